@@ -1,0 +1,59 @@
+# One environment for all of it: .venv, made on first use. `make help` lists what there is.
+#
+#   make test ARGS="-k journal"       arguments for pytest
+#   make demo PYTHON=python3.12       another interpreter (remove .venv first)
+
+PYTHON ?= python3
+UV ?= $(shell command -v uv)
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.demo ## Train a small policy with GRPO on the CPU, traced: tables, a report, a step to open in Jaeger
+	@$(BIN)/python examples/grpo.py $(ARGS)
+
+test: $(VENV)/.test ## Run the tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## Lint, types and floors
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## Put the code into shape
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+clean: ## Remove the environment and what tools left behind
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+
+# An extra is installed once, and again when pyproject.toml changes.
+$(VENV)/.%: pyproject.toml $(VENV)/.made
+	@echo "Installing rl_otel[$*] into $(VENV); torch makes it minutes on the first machine ..."
+	@$(call install,-e '.[$*]')
+	@touch $@
+
+# The base Python's torch fits its GPU and weighs gigabytes: where there is one, the environment sees it.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "rl_otel needs Python 3.10 or newer; '$(PYTHON)' is missing or older. Name another: make PYTHON=python3.12"; exit 1; }
+	@site=$$($(PYTHON) -c 'import sys, torch; print("--system-site-packages" * (sys.prefix == sys.base_prefix))' 2>/dev/null); \
+	if [ -n "$(UV)" ]; then $(UV) venv --quiet --allow-existing --seed --python "$$(command -v $(PYTHON))" $$site $(VENV); \
+	else $(PYTHON) -m venv $$site $(VENV) || { \
+	    echo "Python could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; fi
+	@touch $@
+
+# uv does not look at the base Python's packages, pip does.
+define install
+if [ -n "$(UV)" ] && grep -q 'include-system-site-packages = false' $(VENV)/pyvenv.cfg; \
+    then $(UV) pip install --python $(BIN)/python $(1); \
+    else $(BIN)/python -m pip install --disable-pip-version-check $(1); fi
+endef

@@ -1,0 +1,99 @@
+"""OpenTelemetry tracing for RL post-training.
+
+Each RL step is a root span; under it are rollout, each trajectory's generate and env.step, train, optimizer and
+weight_sync. Spans go to a journal in the run folder, from there over OTLP to a back end, and `rl-otel report` reads
+them without any.
+
+Names load when they are first used: importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rl_otel._configure import configure
+    from rl_otel._runtime import flush, shutdown
+    from rl_otel._ship import Delivery
+    from rl_otel._spans.openers import (
+        add,
+        advantage,
+        bind,
+        checkpoint,
+        current,
+        data,
+        env_reset,
+        env_step,
+        eval,  # noqa: A004 - the field's word
+        generate,
+        logprobs,
+        offload,
+        onload,
+        optimizer,
+        phase,
+        ref_logprobs,
+        reward,
+        rollout,
+        step,
+        steps,
+        train,
+        trajectory,
+        values,
+        wait,
+        weight_sync,
+    )
+    from rl_otel._version import __version__
+
+__all__ = [
+    "Delivery",
+    "__version__",
+    "add",
+    "advantage",
+    "bind",
+    "checkpoint",
+    "configure",
+    "current",
+    "data",
+    "env_reset",
+    "env_step",
+    "eval",
+    "flush",
+    "generate",
+    "logprobs",
+    "offload",
+    "onload",
+    "optimizer",
+    "phase",
+    "ref_logprobs",
+    "reward",
+    "rollout",
+    "shutdown",
+    "step",
+    "steps",
+    "train",
+    "trajectory",
+    "values",
+    "wait",
+    "weight_sync",
+]
+
+_HOME = {
+    "Delivery": "_ship",
+    "__version__": "_version",
+    "configure": "_configure",
+    "flush": "_runtime",
+    "shutdown": "_runtime",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"rl_otel.{_HOME.get(name, '_spans.openers')}"), name)
+    globals()[name] = value  # so that the next use is an ordinary look-up
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

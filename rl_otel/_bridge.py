@@ -1,0 +1,176 @@
+"""OpenTelemetry's SDK beside us: other libraries' spans come to our journal, ours can leave by an SDK exporter.
+
+Our own spans never pass through the SDK. `join` makes a provider whose spans are written to the journal, global where
+there is none; a provider that exists is never replaced, but its spans are journalled too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakSet
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from rl_otel import _ids, _record, _runtime, _values, semconv
+from rl_otel._safety import say, swallow
+from rl_otel._ship import Span, Verdict
+from rl_otel._version import __version__
+
+_KINDS = tuple(trace.SpanKind)
+_joined: WeakSet[Any] = WeakSet()  # providers that write to our journal already
+
+
+class OwnIds(IdGenerator):
+    """Ids from the operating system's entropy, not from `random`."""
+
+    def generate_span_id(self) -> int:
+        """Return a span id."""
+        return int.from_bytes(_ids.span_id(), "big")
+
+    def generate_trace_id(self) -> int:
+        """Return a trace id."""
+        return int.from_bytes(_ids.trace_id(), "big")
+
+
+class JournalProcessor(SpanProcessor):
+    """Writes each span that the SDK ends to the journal of the process."""
+
+    def __init__(self, flags: int) -> None:
+        self._flags = flags
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Take a span that has ended."""
+        runtime = _runtime.active  # looked up late: a forked child has its own
+        if runtime is None:
+            return
+        try:
+            record = foreign(span, self._flags)
+            if self._flags & _record.LOCAL:
+                runtime.journal.append(record)
+            else:
+                runtime.journal.end(record)
+        except Exception as error:
+            swallow("a span of another library", error)
+
+
+def join(runtime: _runtime.Runtime) -> None:
+    """Give other libraries a provider whose spans are children of ours and go where ours go."""
+    present = trace.get_tracer_provider()
+    if present in _joined:
+        return
+    if isinstance(present, trace.ProxyTracerProvider):
+        provider = TracerProvider(
+            sampler=ParentBased(ALWAYS_ON),  # the step around a span decides, not OTEL_TRACES_SAMPLER once more
+            resource=Resource(runtime.resource),
+            id_generator=OwnIds(),
+            shutdown_on_exit=False,
+        )
+        _joined.add(provider)
+        provider.add_span_processor(JournalProcessor(_record.SAMPLED))
+        trace.set_tracer_provider(provider)
+    elif hasattr(present, "add_span_processor"):
+        _joined.add(present)
+        _join_present(present, runtime)
+
+
+def _join_present(present: Any, runtime: _runtime.Runtime) -> None:
+    present.add_span_processor(JournalProcessor(_record.SAMPLED | _record.LOCAL))
+    say(
+        "joined",
+        "rl_otel: a TracerProvider is set already and stays; spans of other libraries leave by it, those of rl_otel %s",
+        "by their own way" if runtime.config.endpoint or runtime.config.exporter else "stay in the run folder",
+    )
+
+
+def foreign(span: ReadableSpan, flags: int) -> _record.Foreign:
+    """Return a span of the SDK as a record."""
+    context, parent = span.context, span.parent
+    scope = span.instrumentation_scope
+    return _record.Foreign(
+        context.trace_id.to_bytes(16, "big"),
+        context.span_id.to_bytes(8, "big"),
+        parent.span_id.to_bytes(8, "big") if parent is not None else b"",
+        span.name,
+        span.start_time or 0,
+        span.end_time or 0,
+        _plain(span.attributes),
+        flags,
+        span.status.status_code.value,
+        span.status.description or "",
+        [_link(link) for link in span.links],
+        [_record.Event(event.name, event.timestamp, _plain(event.attributes)) for event in span.events],
+        _KINDS.index(span.kind) + 1,
+        scope.name if scope is not None else "",
+        (scope.version or "") if scope is not None else "",
+    )
+
+
+def _link(link: trace.Link) -> _record.Link:
+    context = link.context
+    return _record.Link(
+        context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big"), _plain(link.attributes)
+    )
+
+
+def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    plain = {key: _values.plain(value) for key, value in (attributes or {}).items()}
+    return {key: value for key, value in plain.items() if value is not None}
+
+
+class SdkOutlet:
+    """Delivers by any `SpanExporter` of the SDK."""
+
+    def __init__(self, exporter: SpanExporter, resource: dict[str, Any]) -> None:
+        self._exporter = exporter
+        self._resource = Resource(resource)
+
+    def deliver(self, spans: list[Span]) -> Verdict:
+        """Hand `spans` to the exporter; what it reports as failed is dropped, for it has its own retries."""
+        try:
+            result = self._exporter.export([readable(span, self._resource) for span in spans])
+        except Exception as error:
+            say("exporter", "rl_otel: the exporter %s raised %s: %s", self._exporter, type(error).__name__, error)
+            return Verdict(dropped=len(spans))
+        if result is SpanExportResult.SUCCESS:
+            return Verdict(sent=len(spans))
+        say("exporter", "rl_otel: the exporter %s refused %d spans", self._exporter, len(spans))
+        return Verdict(dropped=len(spans))
+
+    def close(self) -> None:
+        """Shut the exporter down."""
+        self._exporter.shutdown()
+
+
+def readable(span: Span, resource: Resource) -> ReadableSpan:
+    """Return a record as a span of the SDK."""
+    own = isinstance(span, _record.End)
+    scope = (semconv.SCOPE, __version__) if isinstance(span, _record.End) else (span.scope, span.scope_version)
+    kind = trace.SpanKind.INTERNAL if own else _KINDS[min(max(getattr(span, "kind", 1) - 1, 0), 4)]
+    if own and span.name == semconv.GENERATE:
+        kind = trace.SpanKind.CLIENT
+    return ReadableSpan(
+        name=span.name,
+        context=_context(span.trace, span.span),
+        parent=_context(span.trace, span.parent) if span.parent else None,
+        resource=resource,
+        attributes=span.attributes,
+        events=[Event(event.name, event.attributes, event.time) for event in span.events],
+        links=[trace.Link(_context(link.trace, link.span), link.attributes) for link in span.links],
+        kind=kind,
+        status=trace.Status(trace.StatusCode(span.status), span.message or None if span.status == 2 else None),
+        start_time=span.start,
+        end_time=span.end,
+        instrumentation_scope=InstrumentationScope(*scope),
+    )
+
+
+def _context(trace_id: bytes, span_id: bytes) -> trace.SpanContext:
+    ids = int.from_bytes(trace_id, "big"), int.from_bytes(span_id, "big")
+    return trace.SpanContext(*ids, is_remote=False, trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED))

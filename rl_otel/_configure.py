@@ -1,0 +1,108 @@
+"""`configure()`: finds the settings, picks where spans go, and joins OpenTelemetry's SDK."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rl_otel import _runtime
+from rl_otel._config import Config
+from rl_otel._runtime import Runtime
+from rl_otel._safety import say, say_once, swallow
+from rl_otel._send import Target, resolve
+from rl_otel._ship import Outlet, Wire
+
+
+def configure(
+    service_name: str | None = None,
+    *,
+    endpoint: str | None = None,
+    protocol: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    run_dir: str | Path | None = None,
+    run_id: str | None = None,
+    resource: Mapping[str, Any] | None = None,
+    exporter: Any = None,
+    trace_budget: int | None = None,
+    text: bool | None = None,
+) -> None:
+    """Begin to record; until then, and with `OTEL_SDK_DISABLED=true`, every call of rl_otel is a no-op.
+
+    What is not given comes from the environment (`docs/environment.md`), else from defaults. A second call changes
+    nothing.
+
+    Args:
+        service_name: name of the run's service in the back end.
+        endpoint: where spans are sent, in any spelling; without one they stay in the run folder.
+        protocol: `http/protobuf`, `grpc` or `http/json`.
+        headers: sent with each request.
+        run_dir: folder of the run folders; default `./rl-otel-runs`, with an endpoint a temporary one.
+        run_id: name of the run, the same in all its processes.
+        resource: more attributes of the resource.
+        exporter: an OpenTelemetry `SpanExporter` that takes the place of the endpoint.
+        trace_budget: how many spans of one step are sent at most.
+        text: whether prompts, completions, observations and actions are recorded.
+
+    Raises:
+        ValueError: an argument is wrong.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    config = Config.load(**given)
+    if config.disabled:
+        say_once("disabled", "rl_otel: OTEL_SDK_DISABLED is set: nothing is recorded", level=logging.INFO)
+        return
+    if endpoint is not None:
+        _target(config)
+    try:
+        runtime = _runtime.configure(_outlet, config)
+        if runtime is not None:
+            from rl_otel import _bridge  # the SDK takes long to import: only who records pays for it
+
+            _bridge.join(runtime)
+    except Exception as error:
+        swallow("configure()", error)
+
+
+def _outlet(runtime: Runtime) -> Outlet | None:
+    """Return where this process's spans go, None for the run folder alone."""
+    config = runtime.config
+    if not config.sending:
+        return None
+    if config.exporter is not None:
+        from rl_otel import _bridge
+
+        return _bridge.SdkOutlet(config.exporter, runtime.resource)
+    if config.endpoint is None:
+        return None
+    try:
+        target = _target(config)
+    except ValueError as error:  # from the environment: an argument was checked before
+        say("endpoint", "rl_otel: nothing is sent, spans stay in %s: %s", runtime.folder.path, error)
+        return None
+    for note in target.notes:
+        say(f"endpoint {note}", "rl_otel: endpoint %s: %s", config.endpoint, note)
+    return Wire(target, runtime.resource, timeout=config.timeout, one_service=config.services_one)
+
+
+def _target(config: Config) -> Target:
+    """Return where the endpoint leads.
+
+    Raises:
+        ValueError: no address can be read from it.
+    """
+    return resolve(
+        config.endpoint or "",
+        config.protocol,
+        as_is=config.endpoint_exact,
+        headers=config.headers,
+        gzip=config.compression == "gzip",
+        certificate=_file(config.certificate),
+        client_certificate=_file(config.client_certificate),
+        client_key=_file(config.client_key),
+    )
+
+
+def _file(path: Path | None) -> str | None:
+    return None if path is None else str(path)

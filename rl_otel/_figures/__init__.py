@@ -1,0 +1,31 @@
+"""The figures of trajectories, rollouts, steps and runs: computed once here for span, table, summary and report.
+
+Pure functions over plain values. Times are nanoseconds (int); seconds only where a figure leaves as an attribute.
+What is not known is None or absent, never 0.
+"""
+
+from __future__ import annotations
+
+from rl_otel._figures.rollout import Direct, Rollout, Spread, rollout, rollout_attributes
+from rl_otel._figures.run import Cumulated, RunFigures, run
+from rl_otel._figures.step import Phase, Row, StepFigures, step, summary
+from rl_otel._figures.trajectory import Trajectory, trajectory_attributes, trajectory_of
+
+__all__ = [
+    "Cumulated",
+    "Direct",
+    "Phase",
+    "Rollout",
+    "Row",
+    "RunFigures",
+    "Spread",
+    "StepFigures",
+    "Trajectory",
+    "rollout",
+    "rollout_attributes",
+    "run",
+    "step",
+    "summary",
+    "trajectory_attributes",
+    "trajectory_of",
+]

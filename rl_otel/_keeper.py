@@ -1,0 +1,66 @@
+"""The thread that looks after what is open: start records of calls that last, values that come late."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from rl_otel import _safety
+from rl_otel._clock import now
+from rl_otel._late import Late
+from rl_otel._timeline import Open, Timeline
+
+TICK: Final = 5.0  # s between two looks
+SOON: Final = 0.05  # s between two looks while a value is on its way
+LONG: Final = 10_000_000_000  # ns after which a call that is still open gets its start record
+
+
+class Keeper:
+    """Started with the first span of the process; `announce` writes the start record of a call."""
+
+    def __init__(self, timeline: Timeline, late: Late, announce: Callable[[Open], None]) -> None:
+        self._timeline = timeline
+        self._late = late
+        self._announce = announce
+        self._announced: set[int] = set()
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, once."""
+        if self._thread is None and not self._stopped:
+            self._thread = threading.Thread(target=self._run, name="rl_otel keeper", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter is shutting down
+                self._stopped = True
+
+    def stop(self) -> None:
+        """End the thread, and wait for that a moment."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def look(self) -> None:
+        """Look now: a value is on its way."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._wake.wait(SOON if self._late else TICK)
+            self._wake.clear()
+            try:
+                self._look()
+            except Exception as error:
+                _safety.swallow("keeper", error)
+
+    def _look(self) -> None:
+        self._late.poll()
+        long = {id(call): call for call in self._timeline.calls_since(now() - LONG)}
+        for key, call in long.items():
+            if key not in self._announced:
+                self._announce(call)
+        self._announced = set(long)

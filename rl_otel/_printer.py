@@ -1,0 +1,90 @@
+"""Prints the step tables while a run goes on, and its summary at the end: one process of a run does."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rl_otel import _figures, _table, semconv
+
+
+@dataclass
+class _Held:
+    span: bytes
+    figures: _figures.StepFigures
+
+
+class Printer:
+    """Keeps the run's figures, and prints each step as it ends.
+
+    A step whose loss is still on its way to the host is held until that has come, or the next step ends.
+    """
+
+    def __init__(self, began: int, *, prints: bool) -> None:
+        self.run = _figures.RunFigures(began)
+        self._prints = prints
+        self._held: list[_Held] = []
+        self._lock = threading.Lock()
+
+    def step(self, span: bytes, figures: _figures.StepFigures, *, awaited: bool) -> None:
+        """Take a step that has ended."""
+        with self._lock:
+            self._release()
+            if awaited:
+                self._held.append(_Held(span, figures))
+            else:
+                self._show(figures)
+
+    def outside(self, phase: _figures.Phase, evaluation: _figures.Rollout | None) -> None:
+        """Take a phase outside any step."""
+        with self._lock:
+            self.run.add_outside(phase, evaluation)
+
+    def late(self, span: bytes, attributes: dict[str, Any]) -> None:
+        """Take values of a span that came late."""
+        with self._lock:
+            for held in self._held:
+                if held.span == span:
+                    held.figures = _amended(held.figures, attributes)
+                    self._release()
+                    return
+
+    def finish(self) -> None:
+        """Print what is held, and the run's summary."""
+        with self._lock:
+            self._release()
+            if self._prints and self.run.steps:
+                _print(_table.run_lines(self.run))
+
+    def _release(self) -> None:
+        for held in self._held:
+            self._show(held.figures)
+        self._held.clear()
+
+    def _show(self, figures: _figures.StepFigures) -> None:
+        self.run.add(figures)
+        if self._prints:
+            _print(_table.step_lines(figures))
+
+
+def _amended(figures: _figures.StepFigures, attributes: dict[str, Any]) -> _figures.StepFigures:
+    return replace(
+        figures,
+        loss=attributes.get(semconv.LOSS, figures.loss),
+        reward=attributes.get(semconv.REWARD_MEAN, figures.reward),
+        samples=attributes.get(semconv.SAMPLES, figures.samples),
+    )
+
+
+def _print(lines: list[str]) -> None:
+    text = "\n".join(lines) + "\n"
+    # A progress bar owns the terminal's last line; tqdm, if the host uses it, clears its bars for us.
+    tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if tqdm is not None:
+        with tqdm.external_write_mode(file=sys.stdout):
+            sys.stdout.write(text)
+    else:
+        sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,238 @@
+"""The one mutable global: `active`, what a process records with. None until `configure()`, and after `shutdown()`.
+
+A `Runtime` joins the parts that know nothing of each other: settings, identity, journal, timeline, sending, printing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import os
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+from rl_otel import _clock, _figures, _ids, _record, _safety, semconv
+from rl_otel._clock import now
+from rl_otel._config import Config
+from rl_otel._folder import earlier_restarts, resource_of, run_folder
+from rl_otel._identity import Identity, identify
+from rl_otel._journal import Writer
+from rl_otel._keeper import Keeper
+from rl_otel._late import Late
+from rl_otel._printer import Printer
+from rl_otel._ship import Delivery, Outlet, Shipper
+from rl_otel._timeline import Open, Timeline
+
+_KNOWN_IDS: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
+
+active: Runtime | None = None
+_lock = threading.Lock()
+
+
+class Runtime:
+    """What one process records with, from `configure()` to `shutdown()`."""
+
+    def __init__(self, config: Config, identity: Identity, outlet: Callable[[Runtime], Outlet | None]) -> None:
+        self.config = config
+        self.began = now()
+        self.folder = run_folder(config, identity)
+        self.identity = identity = _counted(config, identity, self.folder.path)
+        self.resource = resource_of(config, identity)
+        self.journal = Writer(self.folder.path, identity.host, identity.pid, identity.instance, self._first_record)
+        self.timeline = Timeline(identity.role)
+        self.printer = Printer(self.began, prints=_prints(config, identity))
+        self.late = Late(self.journal.append, self.printer.late)
+        self.policy_version: int | None = None
+        self.keeper = Keeper(self.timeline, self.late, self._announce)
+        self._outlet = outlet  # asked again in a forked child
+        self._shipper = self._make_shipper()
+        self._last_step = -1
+        self._openings: dict[int, int] = {}
+        self._lone: OrderedDict[bytes, None] = OrderedDict()
+        self._trajectories = count()
+        self._lock = threading.Lock()
+
+    def _first_record(self) -> _record.Process:
+        """Return what a journal begins with. Asked for with the first span: who records nothing starts no thread."""
+        self.keeper.start()
+        if self._shipper is not None:
+            self._shipper.start()
+        who = self.identity
+        monotonic = self.began - _clock.OFFSET
+        return _record.Process(_record.FORMAT, who.run_id, who.restart, self.resource, self.began, monotonic)
+
+    def _make_shipper(self) -> Shipper | None:
+        outlet = self._outlet(self)
+        if outlet is None:
+            return None
+        delay, batch = self.config.schedule_delay, self.config.batch_size
+        return Shipper(self.journal.path, outlet, delay=delay, batch=batch)
+
+    def _announce(self, call: Open) -> None:
+        self.journal.append(call.start_record())
+
+    # --- identity of spans --------------------------------------------------------------------------------------------
+
+    def samples(self, trace: bytes) -> bool:
+        """Whether a trace is sent: decided by its id, so by every process alike, as TraceIdRatioBased does."""
+        ratio = self.config.sampled
+        return ratio >= 1.0 or int.from_bytes(trace[8:], "big") < round(ratio * (1 << 64))
+
+    def next_step(self, number: int | None = None) -> int:
+        """Return the number of the step that begins now: `number`, or one more than the last."""
+        with self._lock:
+            self._last_step = self._last_step + 1 if number is None else number
+            return self._last_step
+
+    def derive_step(self, index: int) -> tuple[bytes, bytes]:
+        """Return trace and root span of a step, the same in all processes of the run; opened again, new ones."""
+        with self._lock:
+            opened = self._openings[index] = self._openings.get(index, 0) + 1
+        return _ids.derive(self.identity.run_id, self.identity.restart, semconv.STEP, index, opened)
+
+    def derive_trajectory(self, name: str, attempt: int, segment: int) -> tuple[str, bytes, bytes]:
+        """Return id, trace and root span of a trajectory that is a trace of its own; a repeated id becomes `id#2`."""
+        with self._lock:
+            used, again = name, 1
+            while (ids := self._lone_ids(used, attempt, segment))[1] in self._lone:
+                again += 1
+                used = f"{name}#{again}"
+            self._lone[ids[1]] = None
+            if len(self._lone) > _KNOWN_IDS:
+                self._lone.popitem(last=False)
+        if used != name:
+            _safety.say(
+                "trajectory again", "rl_otel: trajectory id %r was used before in this run; this one is %r", name, used
+            )
+        return used, *ids
+
+    def _lone_ids(self, name: str, attempt: int, segment: int) -> tuple[bytes, bytes]:
+        run = (self.identity.run_id, self.identity.restart)
+        return _ids.derive(*run, semconv.TRAJECTORY, name, attempt, segment)
+
+    def next_trajectory(self) -> str:
+        """Return a name, unique in the run, for a trajectory that has none and stands alone."""
+        return f"{self.identity.instance[:8]}-{next(self._trajectories)}"
+
+    # --- what has ended -----------------------------------------------------------------------------------------------
+
+    def step_ended(self, span: bytes, figures: _figures.StepFigures, *, awaited: bool) -> None:
+        """Take a step's figures, for table and summary."""
+        self.printer.step(span, figures, awaited=awaited)
+
+    def outside(self, phase: _figures.Phase, trajectories: list[_figures.Trajectory]) -> None:
+        """Take a phase outside any step, for the summary."""
+        evaluation = None
+        if phase.evaluates:
+            evaluation = _figures.rollout(trajectories, phase.start, phase.end, phase.attributes, phase.direct)
+        self.printer.outside(phase, evaluation)
+
+    def defer(self, span: bytes, values: list[Any]) -> None:
+        """Wait for values of a span that has ended; they follow as a `late` record."""
+        self.late.add(span, values)
+        self.keeper.look()
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def flush(self, timeout: float) -> Delivery:
+        """Deliver what has ended, for at most `timeout` seconds."""
+        self.late.poll()
+        return self._delivery(timeout)
+
+    def close(self, timeout: float) -> Delivery:
+        """Deliver what can be delivered in `timeout` seconds, print the summary, stop all threads."""
+        deadline = time.monotonic() + timeout
+        self.keeper.stop()
+        self.late.poll(last=True)
+        self.printer.finish()
+        report = self._delivery(deadline - time.monotonic())
+        if self._shipper is not None:
+            self._shipper.stop()
+        self.journal.close()
+        if self.folder.passing and not report.pending and not report.kept:
+            self.folder.remove(self.journal.path)
+        elif self.folder.passing and report.pending:
+            _safety.say(
+                "pending", "rl_otel: %d spans are not delivered; they are in %s", report.pending, self.folder.path
+            )
+        return report
+
+    def _delivery(self, timeout: float) -> Delivery:
+        written, lost = self.journal.written, self.journal.lost
+        if self._shipper is None:
+            return Delivery(kept=written, dropped=lost)
+        done = self._shipper.flush(written, timeout)
+        tally = self._shipper.tally
+        pending = max(written - tally.total, 0)
+        return Delivery(tally.sent, pending, tally.kept, tally.dropped + lost, timed_out=not done)
+
+    def forked(self) -> Runtime:
+        """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
+        self.journal.abandon()
+        return Runtime(self.config, self.identity.forked(), self._outlet)
+
+
+def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Runtime | None:
+    """Make a runtime of `config` the active one, and return it; None where there is one already."""
+    global active
+    with _lock:
+        if active is not None:
+            if config != active.config:
+                _safety.say("configured", "rl_otel: configure() was called before; the first call's settings stay")
+            return None
+        active = Runtime(config, identify(config), outlet)
+        return active
+
+
+def flush(timeout: float = 5.0) -> Delivery:
+    """Deliver what has ended, for at most `timeout` seconds, and tell what became of it."""
+    try:
+        return active.flush(timeout) if active is not None else Delivery()
+    except Exception as error:
+        _safety.swallow("flush()", error)
+        return Delivery()
+
+
+def shutdown(timeout: float = 5.0) -> Delivery:
+    """Stop recording: deliver what has ended for at most `timeout` seconds, and tell what became of it.
+
+    Called at exit by itself. What ends later is counted as lost; `configure()` begins anew.
+    """
+    global active
+    with _lock:
+        runtime, active = active, None
+    try:
+        return runtime.close(timeout) if runtime is not None else Delivery()
+    except Exception as error:
+        _safety.swallow("shutdown()", error)
+        return Delivery()
+
+
+def _counted(config: Config, identity: Identity, folder: Any) -> Identity:
+    # A launcher counts restarts; a process alone looks for its earlier attempts, else ids of steps would repeat.
+    if config.restart is not None or config.run_id is None or identity.world_size > 1 or identity.restart:
+        return identity
+    return dataclasses.replace(identity, restart=earlier_restarts(folder, identity))
+
+
+def _prints(config: Config, identity: Identity) -> bool:
+    if not identity.owns_root or config.print is False:
+        return False
+    return config.print is True or bool(sys.stdout is not None and sys.stdout.isatty())
+
+
+def _after_fork() -> None:
+    global active, _lock
+    _lock = threading.Lock()
+    _safety.forget()
+    if active is not None:
+        active = active.forked()
+
+
+atexit.register(shutdown)
+os.register_at_fork(after_in_child=_after_fork)

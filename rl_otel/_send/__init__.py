@@ -1,0 +1,45 @@
+"""One attempt to deliver a request, over http or grpc, and what came of it.
+
+A sender never raises and never outlives its timeout. Whether and when to try again is decided above.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rl_otel._send.backoff import Backoff
+from rl_otel._send.diagnosis import diagnose
+from rl_otel._send.endpoint import GRPC, PROTOCOLS, Target, resolve
+from rl_otel._send.outcome import Fault, Outcome, State
+from rl_otel._send.over_grpc import GrpcSender
+from rl_otel._send.over_http import HttpSender
+from rl_otel._send.proxy import proxy_for
+
+__all__ = [
+    "PROTOCOLS",
+    "Backoff",
+    "Fault",
+    "Outcome",
+    "Sender",
+    "State",
+    "Target",
+    "diagnose",
+    "proxy_for",
+    "resolve",
+    "sender_for",
+]
+
+
+class Sender(Protocol):
+    """Delivers requests to one target."""
+
+    def send(self, body: bytes, spans: int, timeout: float) -> Outcome:
+        """Make one attempt, of `timeout` seconds at most, to deliver a request of `spans` spans."""
+
+    def close(self) -> None:
+        """Close what is open; the next `send` opens it again."""
+
+
+def sender_for(target: Target) -> Sender:
+    """Return what sends to `target`; nothing is opened yet."""
+    return GrpcSender(target) if target.protocol == GRPC else HttpSender(target)

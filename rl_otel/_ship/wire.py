@@ -1,0 +1,86 @@
+"""Delivers spans over OTLP: encodes them into requests of a bounded size and sends each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rl_otel._otlp import Request, encoding_of
+from rl_otel._safety import say
+from rl_otel._send import Outcome, Sender, State, Target, diagnose, sender_for
+from rl_otel._ship.shipper import Span, Verdict
+
+_SIZE: Final = 1 << 20  # bytes of a request; receivers take 4 MiB by default
+
+
+class Wire:
+    """The outlet to an OTLP endpoint."""
+
+    def __init__(self, target: Target, resource: dict[str, Any], *, timeout: float, one_service: bool) -> None:
+        self._target = target
+        self._resource = resource
+        self._timeout = timeout
+        self._one_service = one_service
+        self._encoding = encoding_of(target.protocol)
+        self._sender: Sender | None = None  # made by the thread that sends, after any fork
+        self._away = False
+
+    def deliver(self, spans: list[Span]) -> Verdict:
+        """Send `spans` in as many requests as they need; what comes after one that failed is left for later."""
+        sent = dropped = 0
+        requests = list(self._requests(spans))
+        dropped += len(spans) - sum(len(request.spans) for request in requests)
+        while requests:
+            request = requests.pop(0)
+            outcome = self._send(request)
+            if outcome.ok:
+                self._is_back()
+                sent += len(request.spans) - outcome.rejected
+                dropped += outcome.rejected
+                if outcome.rejected:
+                    self._tell(outcome)
+            elif outcome.state is State.TOO_LARGE and len(request.spans) > 1:
+                requests[:0] = request.split()
+            elif outcome.state is State.RETRY or outcome.fault.of_address:
+                self._tell(outcome)
+                rest = [span for each in (request, *requests) for span in each.spans]
+                return Verdict(sent, dropped, rest, outcome.after)
+            else:
+                self._tell(outcome)
+                dropped += len(request.spans)
+        return Verdict(sent, dropped)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._sender is not None:
+            self._sender.close()
+
+    def _requests(self, spans: list[Span]) -> Iterator[Request]:
+        request = self._request()
+        for span in spans:
+            try:
+                request.add(span)
+            except Exception as error:
+                say("encode", "rl_otel: a %s span cannot be encoded and is dropped: %s", span.name, error)
+            if request.size > _SIZE:
+                yield request
+                request = self._request()
+        if request.spans:
+            yield request
+
+    def _request(self) -> Request:
+        return Request(self._encoding, self._resource, one_service=self._one_service)
+
+    def _send(self, request: Request) -> Outcome:
+        if self._sender is None:
+            self._sender = sender_for(self._target)
+        return self._sender.send(request.body(), len(request.spans), self._timeout)
+
+    def _tell(self, outcome: Outcome) -> None:
+        self._away = self._away or not outcome.ok
+        say("send", "%s", diagnose(self._target, outcome))
+
+    def _is_back(self) -> None:
+        if self._away:
+            self._away = False
+            say("back", "rl_otel: %s answers again", self._target.url)

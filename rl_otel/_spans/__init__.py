@@ -1,0 +1,1 @@
+"""The openers and their handles: what the training program calls."""

@@ -1,0 +1,263 @@
+"""Phases: what a step's time divides into. Each name is one row of the table, a bound of the memory peaks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rl_otel import _figures, _record, _values, semconv
+from rl_otel._safety import say
+from rl_otel._spans.gather import Gathering
+from rl_otel._spans.span import Span
+
+if TYPE_CHECKING:
+    from rl_otel._runtime import Runtime
+
+_NANO = 1_000_000_000
+
+
+class Phase(Span):
+    """A phase with a name of your own; the usual ones have openers of their own.
+
+    Args:
+        name: of low cardinality; it becomes a row of the table and the span's name.
+        model: whose model works: `critic`, `reward`, `reference` (`rl.model.role`).
+    """
+
+    places = (semconv.STEP, "a phase")
+
+    def __init__(self, name: str, model: str | None = None) -> None:
+        self.name = _values.text(str(name), 64) or "phase"
+        self.model = model
+
+    def arguments(self) -> dict[str, Any]:
+        return {"name": self.name, "model": self.model}
+
+    @property
+    def is_phase(self) -> bool:
+        """Whether it is one; inside a trajectory a reward or a wait is a part of that instead."""
+        return self.gathering is None or not self.gathering.is_trajectory
+
+    def _fits(self, enclosing: Span | None) -> bool:
+        if enclosing is None or isinstance(enclosing, Phase):
+            return True
+        return enclosing.name == semconv.STEP if self.is_phase else self.name in semconv.PART_OF
+
+    def _opened(self, runtime: Runtime) -> None:
+        if self.model is not None:
+            self._attributes[semconv.MODEL_ROLE] = _values.text(str(self.model))
+        if self.is_phase:
+            self._attributes[semconv.PHASE] = self.name
+
+    def _watch(self, runtime: Runtime) -> None:
+        if not self.is_phase:
+            return
+        beside = runtime.timeline.enter(self)
+        if beside is not None:
+            say(
+                f"overlap {self.name} {beside.name}",
+                "rl_otel: phase %s began while %s was open beside it; the later one counts as active. Two loops in "
+                "one process, or a phase inside concurrent tasks? Open the phase around them",
+                self.name,
+                beside.name,
+            )
+        runtime.journal.append(self.start_record())
+
+    def _unwatch(self, runtime: Runtime) -> None:
+        runtime.timeline.leave(self)
+
+    def _closed(self, end: int) -> None:
+        if self.is_phase:
+            self._hand_on(self.in_figures(end))
+        elif self.gathering is not None and self.name in semconv.PART_OF:
+            if self.gathering.owner.ended:
+                self._attributes[semconv.LATE] = True
+            else:
+                self.gathering.child(self, end)
+
+    def in_figures(self, end: int) -> _figures.Phase:
+        return _figures.Phase(self.name, self._span, self._parent, self.began, end, self._attributes)
+
+    def _hand_on(self, figures: _figures.Phase) -> None:
+        if self.step is None:
+            if self._runtime is not None:
+                self._runtime.outside(figures, self._trajectories())
+        elif self.step.ended:
+            self._attributes[semconv.LATE] = True
+        else:
+            self.step.phases.append(figures)
+            self.step.trajectories.extend(self._trajectories())
+
+    def _trajectories(self) -> list[_figures.Trajectory]:
+        return []
+
+
+class Named(Phase):
+    """A phase whose name is its opener's."""
+
+    def __init__(self, *, model: str | None = None) -> None:
+        self.model = model
+
+    def arguments(self) -> dict[str, Any]:
+        return {"model": self.model}
+
+
+class Logprobs(Named):
+    """Log-probabilities of the samples under the policy."""
+
+    name = semconv.LOGPROBS
+
+
+class RefLogprobs(Named):
+    """Log-probabilities under the frozen reference policy."""
+
+    name = semconv.REF_LOGPROBS
+
+
+class Values(Named):
+    """Values of the samples under the critic."""
+
+    name = semconv.VALUES
+
+
+class Advantage(Named):
+    """Advantages of the samples."""
+
+    name = semconv.ADVANTAGE
+
+
+class Data(Named):
+    """Data is fetched or made ready."""
+
+    name = semconv.DATA
+
+
+class Train(Named):
+    """Forward and backward over a mini-batch."""
+
+    name = semconv.TRAIN
+    words = semconv.WORDS[semconv.TRAIN]
+
+
+class Optimizer(Named):
+    """The optimizer's step."""
+
+    name = semconv.OPTIMIZER
+
+
+class Offload(Named):
+    """Weights or optimizer states leave the device."""
+
+    name = semconv.OFFLOAD
+
+
+class Onload(Named):
+    """Weights or optimizer states come back to the device."""
+
+    name = semconv.ONLOAD
+
+
+class Checkpoint(Named):
+    """A checkpoint is written."""
+
+    name = semconv.CHECKPOINT
+
+
+class Reward(Named):
+    """Rewards are computed: a phase, or inside a trajectory a part of it."""
+
+    name = semconv.REWARD
+
+
+class Wait(Phase):
+    """Waiting for somebody: a phase, or inside a trajectory a part of it.
+
+    Args:
+        reason: for whom: batch, policy, buffer_full, weight_sync, reward, slot, env, collective, or your own word.
+    """
+
+    name = semconv.WAIT
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason
+        self.model = None
+
+    def arguments(self) -> dict[str, Any]:
+        return {"reason": self.reason}
+
+    def _opened(self, runtime: Runtime) -> None:
+        if self.reason is not None:
+            self._attributes[semconv.WAIT_REASON] = _values.text(str(self.reason), 64)
+        super()._opened(runtime)
+
+
+class WeightSync(Named):
+    """New weights go to the engine; `record(policy_version=v)` is what generate calls carry from then on."""
+
+    name = semconv.WEIGHT_SYNC
+    words = semconv.WORDS[semconv.WEIGHT_SYNC]
+
+    def _closed(self, end: int) -> None:
+        version = self._attributes.get(semconv.POLICY_VERSION)
+        if version is not None and self._runtime is not None:
+            self._runtime.policy_version = version
+        super()._closed(end)
+
+
+class Rollout(Named):
+    """Trajectories are played; the span carries their figures and links to the slowest."""
+
+    name = semconv.ROLLOUT
+    words = semconv.WORDS[semconv.ROLLOUT]
+
+    def _settle_in(self, enclosing: Span | None, runtime: Runtime) -> None:
+        super()._settle_in(enclosing, runtime)
+        self.gathering = Gathering(self, self.gathering)
+
+    def _opened(self, runtime: Runtime) -> None:
+        if self.step is not None and self.name == semconv.ROLLOUT:
+            self._attributes[semconv.ROLLOUT_INDEX] = self.step.next_rollout()
+        super()._opened(runtime)
+
+    def _take(self, name: str, word: semconv.Word | None, value: Any) -> None:
+        if name == "rewards" and (rewards := _values.as_type(value, float)):
+            rewards = rewards if type(rewards) is list else [rewards]
+            self._attributes[semconv.REWARD_MEAN] = sum(rewards) / len(rewards)
+            self._attributes[semconv.REWARD_MIN] = min(rewards)
+            self._attributes[semconv.REWARD_MAX] = max(rewards)
+        elif name == "dropped" and isinstance(value, dict):
+            for reason, count in value.items():
+                key = semconv.TRAJECTORIES_DROPPED.format(reason=_values.text(str(reason), 64))
+                self._attributes[key] = _values.as_type(count, int)
+        else:
+            super()._take(name, word, value)
+
+    def _closed(self, end: int) -> None:
+        gathering = self.gathering
+        if gathering is not None:
+            rollout = _figures.rollout(
+                list(gathering.trajectories), self.began, end, self._attributes, gathering.direct
+            )
+            self._attributes.update(_figures.rollout_attributes(rollout))
+            self._links = [*(self._links or ()), *map(self._link, rollout.slowest)]
+        super()._closed(end)
+
+    def _link(self, slow: _figures.Trajectory) -> _record.Link:
+        what = {semconv.TRAJECTORY_ID: slow.id, semconv.TRAJECTORY_DURATION: slow.duration / _NANO}
+        return _record.Link(self._trace, slow.span, what)
+
+    def in_figures(self, end: int) -> _figures.Phase:
+        direct = self.gathering.direct if self.gathering is not None and self.gathering.direct.parts else None
+        return _figures.Phase(self.name, self._span, self._parent, self.began, end, self._attributes, direct)
+
+    def _trajectories(self) -> list[_figures.Trajectory]:
+        return self.gathering.trajectories if self.gathering is not None else []
+
+
+class Eval(Rollout):
+    """An evaluation: everything inside carries `rl.mode` = eval, and no training figure contains it."""
+
+    name = semconv.EVAL
+
+    def _settle_in(self, enclosing: Span | None, runtime: Runtime) -> None:
+        super()._settle_in(enclosing, runtime)
+        self.mode = self._attributes[semconv.MODE] = semconv.MODE_EVAL

@@ -1,0 +1,258 @@
+"""The printed table of a step and the summary of a run: the same lines from a training process and from `report`.
+
+At most 80 columns. What is not known is left out, never printed as 0.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rl_otel import semconv
+from rl_otel._figures import Rollout, Row, RunFigures, Spread, StepFigures
+
+WIDTH = 80
+_GIB = 1 << 30
+_LONGEST_LABEL = 32
+_FAILED = (semconv.ERROR, semconv.TIMEOUT)
+
+
+def step_lines(step: StepFigures) -> list[str]:
+    """Return the lines of a step's table, without line ends."""
+    lines = [_headline(step), *_rows(step)]
+    if step.training is not None:
+        waited = step.timing.get(semconv.WAIT)
+        lines += wrapped(_sentence(step.training, f"waited {short(waited)}" if waited else ""))
+    if step.evaluation is not None:
+        reward = step.evaluation.reward
+        told = "" if reward is None else f"reward {_number(reward, 3, sign='+')}"
+        lines += wrapped(f"eval: {_sentence(step.evaluation, told)}")
+    return lines
+
+
+def run_lines(run: RunFigures) -> list[str]:
+    """Return the lines of a run's summary, without line ends."""
+    lines = [f"Training Summary ({counted(run.steps, 'step')}):", _total("Total wall-clock", exact(run.wall))]
+    lines.append(_share("Setup", run.setup, run.wall))
+    for phase in run.phases:
+        median = "" if phase.median is None else f"   median {short(phase.median)}"
+        lines.append(_share(f"Cumul. {phase.name}", phase.time, run.wall) + median)
+    if run.overlap:
+        lines.append(_share("Overlap", run.overlap, run.wall))
+    if run.steps:
+        lines += [_share("Other", run.other, run.wall), _share("Between steps", run.between, run.wall)]
+    lines += [
+        f"  {_cut(f'Peak mem ({name})', 29)}:".ljust(32) + f"{_gib(peak):>7} GiB" for name, peak in run.peaks.items()
+    ]
+    lines += _step_line(run) + _evaluation_line(run)
+    return lines
+
+
+def exact(time: int) -> str:
+    """Return a time in ns for a column: `6.35s`, to hundredths where these say anything."""
+    if time < 5_000_000:
+        return _tiny(time) if time else "0.00s"
+    return f"{time / 1e9:.2f}s" if time < 3600e9 else _hours(time, seconds=True)
+
+
+def short(time: int) -> str:
+    """Return a time in ns for a sentence: `41s`, `4.1s`, `45ms`."""
+    seconds = time / 1e9
+    if time < 1_000_000:
+        return _tiny(time) if time else "0s"
+    if seconds < 0.0995:
+        return f"{time / 1e6:.0f}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    return f"{seconds:.0f}s" if seconds < 3599.5 else _hours(time, seconds=False)
+
+
+def scaled(number: float) -> str:
+    """Return a count in three characters or so: `950`, `9.1k`, `1.9M`."""
+    thousands = 0
+    while number >= 999.5 and thousands < 4:
+        number, thousands = number / 1000, thousands + 1
+    unit = ("", "k", "M", "G", "T")[thousands]
+    whole = number >= 9.95 or (not unit and number == int(number))
+    return f"{number:.0f}{unit}" if whole else f"{number:.1f}{unit}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where there is not one."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def wrapped(sentence: str, indent: str = "  ") -> list[str]:
+    """Return a sentence in lines of at most 80 columns that break after a comma or a semicolon."""
+    lines: list[str] = []
+    line = indent
+    for piece in re.split(r"(?<=[,;]) ", sentence):
+        if line.strip() and len(line) + 1 + len(piece) > WIDTH:
+            lines.append(line)
+            line = indent + "  "
+        line += piece if line.isspace() or not line else f" {piece}"
+    return [*lines, line]
+
+
+def _headline(step: StepFigures) -> str:
+    words = [f"Step {step.index:>3}"]
+    if step.loss is not None:
+        words.append(f"Loss: {_number(step.loss, 4)}")
+    if step.reward is not None:
+        words.append(f"Reward: {_number(step.reward, 3, sign='+')}")
+    if step.samples is not None:
+        words.append(f"Samples: {step.samples}")
+    if step.left:
+        words.append("left")
+    return " | ".join(words)
+
+
+def _number(value: float, decimals: int, sign: str = "") -> str:
+    """Return a number with fixed decimals, or as a power of ten where these would not show it."""
+    hidden = 0 < abs(value) < 0.5 * 10**-decimals or abs(value) >= 1e6
+    return format(value, f"{sign}.{decimals}{'e' if hidden else 'f'}")
+
+
+def _rows(step: StepFigures) -> list[str]:
+    """Return the table itself; a column in which nothing is known is not there."""
+    rows = [*step.rows, *_totals(step)]
+    labels = [_label(row) for row in rows]
+    width = max(18, *(len(label) + 1 for label in labels))
+    columns = [
+        _column("Time", 7, [exact(row.time) for row in rows]),
+        _column("GPU", 8, ["" if row.gpu is None else exact(row.gpu) for row in rows]),
+        ["   Peak Mem", *(_peak(row) for row in rows)],
+    ]
+    known = [column for column in columns if any(cell.strip() for cell in column[1:])]
+    head, *lines = (_line(label, cells, width) for label, *cells in zip(["Phase", *labels], *known, strict=True))
+    head = head.replace(",", " ")
+    return [head, "  " + "-" * (len(head) - 1), *lines]
+
+
+def _line(label: str, cells: list[str], width: int) -> str:
+    line = f"  {label:<{width}}{cells[0]}"
+    for cell in cells[1:]:
+        line += ("," if cell.strip() and not line.endswith(" ") else " ") + cell
+    return line.rstrip()
+
+
+def _totals(step: StepFigures) -> list[Row]:
+    overlap = [Row("overlap", 0, 1, step.overlap)] if step.overlap else []
+    return [*overlap, Row(semconv.OTHER, 0, 1, step.other), Row("total", 0, 1, step.total)]
+
+
+def _label(row: Row) -> str:
+    times = f" x{row.count}" if row.count > 1 else ""
+    indent = "  " * min(row.depth, 6)
+    return f"{indent}{_cut(row.name, _LONGEST_LABEL - len(indent) - len(times))}{times}:"
+
+
+def _column(head: str, width: int, cells: list[str]) -> list[str]:
+    width = max(width, *(len(cell) + 1 for cell in cells))
+    return [cell.rjust(width) for cell in (head, *cells)]
+
+
+def _peak(row: Row) -> str:
+    if row.peak is None:
+        return ""
+    ratio = "" if row.peak_ratio is None else f"  ({100 * row.peak_ratio:.1f}%)"
+    return f"{_gib(row.peak):>7} GiB{ratio}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.2f}"
+
+
+def _sentence(rollout: Rollout, *more: str) -> str:
+    return "; ".join(filter(None, (_trajectories(rollout), _outcomes(rollout), _tokens(rollout), *more)))
+
+
+def _trajectories(rollout: Rollout) -> str:
+    words = _spread(rollout.duration, rollout.count)
+    if rollout.env_ratio is not None:
+        words.append(f"env {_percent(rollout.env_ratio)}")
+    # Of fewer than ten the nearest p90 is the last one itself.
+    if rollout.tail is not None and (rollout.count or 0) >= 10:
+        words.append(f"tail {short(rollout.tail)}")
+    if len(rollout.slowest) > 1:
+        words.append(f"slowest {rollout.slowest[0].id}")
+    head = ""
+    if rollout.count is not None:
+        kept = f" (kept {rollout.count - sum(rollout.dropped.values())})" if rollout.dropped else ""
+        head = counted(rollout.count, "trajectory") + kept
+    elif rollout.sequences is not None:
+        head = counted(rollout.sequences, "sequence")
+    return ": ".join(filter(None, (head, ", ".join(words))))
+
+
+def _spread(duration: Spread | None, count: int | None) -> list[str]:
+    if duration is None:
+        return []
+    if count == 1:
+        return [short(duration.max)]
+    return [f"p50 {short(duration.p50)}  p90 {short(duration.p90)}  max {short(duration.max)}"]
+
+
+def _outcomes(rollout: Rollout) -> str:
+    ended = sum(rollout.outcomes.values())
+    failed = sum(rollout.outcomes.get(outcome, 0) for outcome in _FAILED)
+    aborted = rollout.outcomes.get(semconv.ABORTED_OUTCOME, 0)
+    truncated = rollout.outcomes.get(semconv.TRUNCATED, 0)
+    words = [f"{failed} failed" if failed else "", f"{aborted} aborted" if aborted else ""]
+    words.append(f"{_percent(truncated / ended)} truncated" if truncated else "")
+    return ", ".join(filter(None, words))
+
+
+def _tokens(rollout: Rollout) -> str:
+    words = []
+    if rollout.output_tokens is not None:
+        words.append(f"{scaled(rollout.output_tokens)} tok out")
+    if rollout.output_rate is not None:
+        words.append(f"{scaled(rollout.output_rate)} tok/s")
+    return ", ".join(words)
+
+
+def _percent(ratio: float) -> str:
+    return "<1 %" if 0 < ratio < 0.005 else f"{100 * ratio:.0f} %"
+
+
+def _total(label: str, time: str) -> str:
+    return f"  {_cut(label, 29)}:".ljust(32) + f"{time:>9}"
+
+
+def _share(label: str, time: int, whole: int) -> str:
+    share = f"  ({100 * time / whole:5.1f}%)" if whole else ""
+    return _total(label, exact(time)) + share
+
+
+def _step_line(run: RunFigures) -> list[str]:
+    words = [] if run.median is None else [f"median {short(run.median)}"]
+    if run.first is not None:
+        words.append(f"first {short(run.first)}")
+    if run.slowest is not None:
+        words.append(f"slowest {short(run.slowest[0])} (step {run.slowest[1]})")
+    return [f"  Step: {', '.join(words)}"] if words else []
+
+
+def _evaluation_line(run: RunFigures) -> list[str]:
+    if not run.evaluations:
+        return []
+    line = f"  Evaluation: {counted(run.evaluations, 'time')}"
+    if run.first_evaluation is not None and run.last_evaluation is not None:
+        first, last = (_number(reward, 3, sign="+") for reward in (run.first_evaluation, run.last_evaluation))
+        line += f", reward {last}" if run.evaluations == 1 else f", reward {first} first, {last} last"
+    return [line]
+
+
+def _tiny(time: int) -> str:
+    return f"{time / 1e6:.1f}ms" if time >= 95_000 else f"{time / 1e3:.0f}us" if time >= 950 else f"{time}ns"
+
+
+def _hours(time: int, *, seconds: bool) -> str:
+    minutes, second = divmod(round(time / 1e9), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}h{minute:02}m{second:02}s" if seconds else f"{hours}h{minute:02}m"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

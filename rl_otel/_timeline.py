@@ -1,0 +1,72 @@
+"""What is open now: the phases of a role's loop, and the trajectories and calls in flight.
+
+Whoever watches a running step asks here: the start records of calls that take long, later the phase gauge, the GPU
+peaks and the sampler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from rl_otel import _record
+
+
+class Open(Protocol):
+    """A span that has begun, as far as a timeline has to know it."""
+
+    @property
+    def name(self) -> str:
+        """The span's name, a constant of `semconv`."""
+
+    @property
+    def began(self) -> int:
+        """When it began, in nanoseconds since the epoch."""
+
+    def within(self, other: object) -> bool:
+        """Whether `other` encloses this span."""
+
+    def start_record(self) -> _record.Start:
+        """What a journal says of a span that has only begun."""
+
+
+class Timeline:
+    """The loop of one role in this process: on it one phase at a time is the active one."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self._phases: list[Open] = []  # in the order they were opened
+        self._calls: dict[int, Open] = {}
+
+    @property
+    def active(self) -> Open | None:
+        """The phase opened last of those that are open."""
+        return self._phases[-1] if self._phases else None
+
+    def enter(self, phase: Open) -> Open | None:
+        """Make `phase` the active one. Returns the phase that was active though it does not enclose it, if any."""
+        before = self.active
+        self._phases.append(phase)
+        return None if before is None or phase.within(before) else before
+
+    def leave(self, phase: Open) -> None:
+        """Take `phase` off; the one opened before it, if still open, is active again."""
+        for i in range(len(self._phases) - 1, -1, -1):
+            if self._phases[i] is phase:
+                del self._phases[i]
+                return
+
+    def begin_call(self, call: Open) -> None:
+        """Note a generate or env.step in flight."""
+        self._calls[id(call)] = call
+
+    def end_call(self, call: Open) -> None:
+        """Forget a call that has ended."""
+        self._calls.pop(id(call), None)
+
+    def calls_since(self, moment: int) -> Iterator[Open]:
+        """Yield the calls in flight that began before `moment` (ns since the epoch)."""
+        # Copied in one go, for other threads begin and end calls meanwhile.
+        for call in list(self._calls.values()):
+            if call.began < moment:
+                yield call

@@ -1,0 +1,58 @@
+"""What holds around every test: a clean environment, a folder of its own, and no error of ours passed over."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rl_otel import _safety
+from tests import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: Variables of these families would make a developer's shell, or a cluster's, part of the test.
+_FOREIGN = ("OTEL_", "RL_OTEL_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_")
+_RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "TRACEPARENT"}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needs.check(item)
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in os.environ:
+        if (name.startswith(_FOREIGN) or name in _RANKS) and not name.startswith("RL_OTEL_TEST_"):
+            monkeypatch.delenv(name)
+    # Run folders and journals of a test, and of the processes it starts, go where pytest cleans up.
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.chdir(scratch)
+
+
+@pytest.fixture(autouse=True)
+def _errors_surface(_clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Raise what the boundary would swallow; a test of the boundary itself sets `_safety.strict` back."""
+    monkeypatch.setattr(_safety, "strict", True)
+    _safety.forget()
+    yield
+    if "rl_otel._runtime" in sys.modules:
+        import rl_otel
+
+        rl_otel.shutdown(timeout=1.0)
+    _forget_global_providers()
+
+
+def _forget_global_providers() -> None:
+    # OpenTelemetry sets a provider once a process and offers no way back: one test's would be the next one's host.
+    if trace := sys.modules.get("opentelemetry.trace"):
+        trace._TRACER_PROVIDER = None
+        trace._TRACER_PROVIDER_SET_ONCE = type(trace._TRACER_PROVIDER_SET_ONCE)()

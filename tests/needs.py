@@ -1,0 +1,35 @@
+"""What a test needs beyond the core: `@needs.torch`, or `pytestmark = needs.grpc`.
+
+Where the part is missing the test is skipped with its reason; under `RL_OTEL_TEST_REQUIRE=1`, as in CI, it fails.
+A marked test imports its part inside the test or a fixture, so that its file can be collected without it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+cloudpickle = pytest.mark.needs(part="cloudpickle")
+grpc = pytest.mark.needs(part="grpc")
+gymnasium = pytest.mark.needs(part="gymnasium")
+numpy = pytest.mark.needs(part="numpy")
+rich = pytest.mark.needs(part="rich")
+torch = pytest.mark.needs(part="torch")
+tqdm = pytest.mark.needs(part="tqdm")
+
+
+def missing(part: str) -> str | None:
+    """Return why a test that needs the module `part` cannot run here, or None."""
+    if importlib.util.find_spec(part) is None:
+        return f"{part} is not installed: pip install -e '.[test]'"
+    return None
+
+
+def check(item: pytest.Item) -> None:
+    """Skip `item`, or fail it where everything is required, if something that it needs is missing."""
+    for mark in item.iter_markers("needs"):
+        if reason := missing(mark.kwargs["part"]):
+            stop = pytest.fail if os.environ.get("RL_OTEL_TEST_REQUIRE") == "1" else pytest.skip
+            stop(reason)
