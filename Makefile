@@ -28,6 +28,9 @@ check: $(VENV)/.dev ## Lint, types and floors
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+bench: $(VENV)/.test ## Measure what tracing costs, beside the OpenTelemetry SDK
+	@$(BIN)/python -m benchmarks $(ARGS)
+
 format: $(VENV)/.dev ## Put the code into shape
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
@@ -37,13 +40,13 @@ clean: ## Remove the environment and what tools left behind
 
 # An extra is installed once, and again when pyproject.toml changes.
 $(VENV)/.%: pyproject.toml $(VENV)/.made
-	@echo "Installing rl_otel[$*] into $(VENV); torch makes it minutes on the first machine ..."
+	@echo "Installing rl_otel[$*] into $(VENV)$(if $(filter dev,$*),, (torch is large: the first time takes minutes)) ..."
 	@$(call install,-e '.[$*]')
 	@touch $@
 
 # The base Python's torch fits its GPU and weighs gigabytes: where there is one, the environment sees it.
 $(VENV)/.made:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
 	    echo "rl_otel needs Python 3.10 or newer; '$(PYTHON)' is missing or older. Name another: make PYTHON=python3.12"; exit 1; }
 	@site=$$($(PYTHON) -c 'import sys, torch; print("--system-site-packages" * (sys.prefix == sys.base_prefix))' 2>/dev/null); \
 	if [ -n "$(UV)" ]; then $(UV) venv --quiet --allow-existing --seed --python "$$(command -v $(PYTHON))" $$site $(VENV); \

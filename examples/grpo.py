@@ -1,10 +1,10 @@
-"""GRPO on FrozenLake, traced with rl_otel: a policy that writes its moves in words and learns on two cores in a minute.
+"""GRPO on FrozenLake, traced with rl_otel: a policy that writes its moves in words learns on two cores in a minute.
 
     python examples/grpo.py
 
-Gymnasium's FrozenLake is told in words: each turn the policy reads what lies to its left, below, right and above ("wall
-ice hole wall") and writes up to three words ("down stop"). Nothing tells it which of its words are moves. The trajectories
-of a group start on the same map; that some of them reach the goal and others do not is all that GRPO learns from.
+Gymnasium's FrozenLake is told in words: each turn the policy reads what lies to its left, below, right and above
+("wall ice hole wall") and writes up to three words ("down stop"). Nothing tells it which of its words are moves. The
+trajectories of a group start on the same map, and GRPO learns from nothing but that some of them reach the goal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from statistics import mean, pstdev
 
@@ -28,6 +27,7 @@ import gymnasium
 import torch
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 import rl_otel
 
@@ -36,27 +36,23 @@ TILES = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
 VOCABULARY = ("<start>", "left", "down", "right", "up", "stop", "ice", "hole", "goal", "wall")
 TOKENS = {word: token for token, word in enumerate(VOCABULARY)}
 
-SIZE = 4  # of the lake
-TURNS = 12  # of a trajectory, at most
-WORDS = 3  # of a turn, at most
-LATENCY = 0.06  # seconds a call, in the sandboxes that SLOW says
-SLOW = (13, 32)  # sandbox 13 of every 32 answers late, as one on a crowded node does: something to find in the trace
-
+SIZE, TURNS, WORDS = 4, 12, 3  # of the lake; of a trajectory and of a turn, at most
+SANDBOXES, SLOW, LATENCY = 32, 13, 0.1  # number 13 takes 100 ms longer a call, as one on a crowded node would
 EPOCHS, MINIBATCH, CLIP, KL = 2, 32, 0.2, 0.005
 
 
 class TextLake:
     """FrozenLake in words. It blocks, as most environments do: call it from a thread."""
 
-    def __init__(self, map_seed: int, sandbox: int) -> None:
+    def __init__(self, sandbox: int) -> None:
+        self.latency = LATENCY if sandbox == SLOW else 0.0
+
+    def reset(self, map_seed: int) -> str:
+        time.sleep(self.latency)
         self.tiles = generate_random_map(SIZE, seed=map_seed)
         self.lake = gymnasium.make("FrozenLake-v1", desc=self.tiles, is_slippery=False)
-        self.latency = LATENCY if sandbox == SLOW[0] else 0.0
-
-    def reset(self) -> str:
-        time.sleep(self.latency)
-        self.turns = 0
         self.place, _ = self.lake.reset()
+        self.turns = 0
         return self.look()
 
     def step(self, words: list[str]) -> tuple[str, float, bool, bool]:
@@ -66,15 +62,13 @@ class TextLake:
         reward, terminated = 0.0, False
         for word in words:
             if word in MOVES and not terminated:
-                self.place, gain, terminated, _, _ = self.lake.step(MOVES[word])
-                reward += float(gain)
-        return self.look(), reward, terminated, self.turns == TURNS and not terminated
+                self.place, reward, terminated, _, _ = self.lake.step(MOVES[word])
+        return self.look(), float(reward), terminated, self.turns == TURNS and not terminated
 
     def look(self) -> str:
         row, column = divmod(self.place, SIZE)
         around = (row, column - 1), (row + 1, column), (row, column + 1), (row - 1, column)
-        inside = range(SIZE)
-        return " ".join(TILES[self.tiles[r][c]] if r in inside and c in inside else "wall" for r, c in around)
+        return " ".join(TILES[self.tiles[r][c]] if {r, c} <= set(range(SIZE)) else "wall" for r, c in around)
 
 
 class Policy(nn.Module):
@@ -96,10 +90,10 @@ class Trajectory:
     """A trajectory as text: all tokens, and which of them the policy wrote."""
 
     chance: random.Random  # its own, so that a seed gives the same text in whatever order the threads finish
+    state: Tensor  # the engine's after the first `seen` tokens: what a key-value cache is to a transformer
+    seen: int = 0
     tokens: list[int] = field(default_factory=lambda: [TOKENS["<start>"]])
     written: list[bool] = field(default_factory=lambda: [False])
-    state: Tensor | None = None  # the engine's, after the first `seen` tokens: what a cache is to a transformer
-    seen: int = 0
     reward: float = 0.0
     advantage: float = 0.0
     id: str = ""
@@ -135,33 +129,27 @@ class Engine:
             batch, self.waiting = self.waiting, []
             await asyncio.to_thread(self.write, batch)
 
-    def write(self, batch: list[Trajectory]) -> None:
-        for _ in range(WORDS):
-            self.write_word(batch)
-            batch = [trajectory for trajectory in batch if trajectory.tokens[-1] != TOKENS["stop"]]
-            if not batch:
-                return
-
-    def write_word(self, batch: list[Trajectory]) -> None:
-        fresh = torch.tensor([trajectory.tokens[trajectory.seen :] for trajectory in batch])
-        blank = torch.zeros(1, 1, self.policy.recur.hidden_size)
-        states = torch.cat([blank if t.state is None else t.state for t in batch], dim=1)
-        logits, states = self.policy(fresh, states)
+    def write(self, batch: list[Trajectory], words: int = WORDS) -> None:
+        if not batch or not words:
+            return
+        unseen = torch.tensor([trajectory.tokens[trajectory.seen :] for trajectory in batch])
+        logits, states = self.policy(unseen, torch.cat([trajectory.state for trajectory in batch], dim=1))
         draws = torch.tensor([[trajectory.chance.random()] for trajectory in batch])
         chosen = torch.searchsorted(logits[:, -1].softmax(-1).cumsum(-1), draws).clamp(max=len(VOCABULARY) - 1)
-        for trajectory, state, token in zip(batch, states.split(1, dim=1), chosen[:, 0].tolist()):
+        for trajectory, state, token in zip(batch, states.split(1, dim=1), chosen[:, 0].tolist(), strict=True):
             trajectory.state, trajectory.seen = state, len(trajectory.tokens)
             trajectory.tokens.append(token)
             trajectory.written.append(True)
+        self.write([trajectory for trajectory in batch if trajectory.tokens[-1] != TOKENS["stop"]], words - 1)
 
 
 async def play(engine: Engine, group: str, sample: int, sandbox: int, seed: int) -> Trajectory:
     """One trajectory: read, write, walk, until the goal, a hole or the last turn."""
-    me, started = Trajectory(random.Random(f"{seed} {group} {sample}")), time.perf_counter()
+    started, lake, map_seed = time.perf_counter(), TextLake(sandbox), random.Random(f"{seed} {group}").getrandbits(31)
+    me = Trajectory(random.Random(f"{seed} {group} {sample}"), torch.zeros(1, 1, engine.policy.recur.hidden_size))
     with rl_otel.trajectory(group=group, sample=sample) as trajectory:
         with rl_otel.env_reset("frozen-lake"):
-            lake = await asyncio.to_thread(TextLake, random.Random(f"{seed} {group}").getrandbits(31), sandbox)
-            me.read(await asyncio.to_thread(lake.reset))
+            me.read(await asyncio.to_thread(lake.reset, map_seed))
         done = False
         while not done:
             with rl_otel.generate(model="gru-64") as generation:
@@ -179,33 +167,22 @@ async def play(engine: Engine, group: str, sample: int, sandbox: int, seed: int)
 
 
 async def collect(engine: Engine, groups: list[str], size: int, seed: int) -> list[list[Trajectory]]:
-    """All groups at once; every group plays `size` times on a map of its own."""
-    places = [(group, sample) for group in groups for sample in range(size)]
-    plays = [play(engine, group, sample, n % SLOW[1], seed) for n, (group, sample) in enumerate(places)]
+    """All groups at once; each plays `size` times on a map of its own."""
+    starts = [(group, sample) for group in groups for sample in range(size)]
+    plays = [play(engine, *start, number % SANDBOXES, seed) for number, start in enumerate(starts)]
     played = await asyncio.gather(*plays)
-    return [played[n : n + size] for n in range(0, len(played), size)]
-
-
-def compare(group: list[Trajectory]) -> None:
-    """Advantages within the group: how much better than its siblings a trajectory did."""
-    rewards = [trajectory.reward for trajectory in group]
-    for trajectory in group:
-        trajectory.advantage = (trajectory.reward - mean(rewards)) / (pstdev(rewards) + 1e-6)
+    return [played[first : first + size] for first in range(0, len(played), size)]
 
 
 def logprobs(policy: Policy, tokens: Tensor) -> Tensor:
-    """Of each token after the first, given those before it."""
     logits, _ = policy(tokens[:, :-1])
     return logits.log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
 
 
-def pad(rows: list[list[int]] | list[list[bool]]) -> Tensor:
-    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-
-
 def learn(policy: Policy, reference: Policy, adam: torch.optim.Optimizer, batch: list[Trajectory]) -> float:
-    """Clipped policy gradient with a KL penalty, over what the policy wrote itself. Returns the last loss."""
-    tokens, written = pad([t.tokens for t in batch]), pad([t.written for t in batch])[:, 1:]
+    """Clipped policy gradient with a KL penalty, on what the policy wrote itself. Returns the last loss."""
+    tokens = pad_sequence([torch.tensor(t.tokens) for t in batch], batch_first=True)
+    written = pad_sequence([torch.tensor(t.written) for t in batch], batch_first=True)[:, 1:]
     advantage = torch.tensor([[t.advantage] for t in batch])
     with torch.no_grad():
         with rl_otel.logprobs():
@@ -218,7 +195,7 @@ def learn(policy: Policy, reference: Policy, adam: torch.optim.Optimizer, batch:
                 new = logprobs(policy, tokens[rows])
                 ratio = (new - old[rows]).exp()
                 gain = torch.minimum(ratio * advantage[rows], ratio.clamp(1 - CLIP, 1 + CLIP) * advantage[rows])
-                kl = (ref[rows] - new).exp() - (ref[rows] - new) - 1
+                kl = (ref[rows] - new).expm1() - (ref[rows] - new)
                 loss = (KL * kl - gain)[written[rows]].mean()
                 loss.backward()
                 train.record(tokens=int(written[rows].sum()), minibatch=index, epoch=epoch)
@@ -230,8 +207,8 @@ def learn(policy: Policy, reference: Policy, adam: torch.optim.Optimizer, batch:
 
 
 async def run(steps: int, groups: int, size: int, seed: int) -> tuple[list[float], list[Trajectory]]:
-    """Train. Returns of each step the mean reward and the slowest trajectory."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(32))
+    """Train. Returns each step's mean reward and its slowest trajectory."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(SANDBOXES))
     policy = Policy()
     reference, engine = deepcopy(policy), Engine(policy)
     adam = torch.optim.Adam(policy.parameters(), lr=3e-3)
@@ -244,55 +221,60 @@ async def run(steps: int, groups: int, size: int, seed: int) -> tuple[list[float
                 rollout.record(dropped={"zero_variance": (groups - len(useful)) * size})
             with rl_otel.advantage():
                 for group in useful:
-                    compare(group)
-            batch = sum(useful, [])
+                    average, spread = mean(t.reward for t in group), pstdev(t.reward for t in group)
+                    for t in group:
+                        t.advantage = (t.reward - average) / spread
+                batch = [t for group in useful for t in group]
             if batch:
-                step.record(loss=learn(policy, reference, adam, batch))
+                step.record(loss=learn(policy, reference, adam, batch), samples=len(batch))
             with rl_otel.weight_sync() as weight_sync:
                 weight_sync.record(bytes=engine.load(policy.state_dict()), policy_version=i + 1)
-            if i % 10 == 9:
+            if i % 8 == 7:
                 with rl_otel.eval():
                     await collect(engine, [f"eval-{n}" for n in range(groups)], 1, seed)
-            rewards.append(mean(t.reward for group in played for t in group))
-            slowest.append(max(sum(played, []), key=lambda t: t.seconds))
-            step.record(reward=rewards[-1], samples=len(batch))
+            everyone = [t for group in played for t in group]
+            rewards.append(mean(t.reward for t in everyone))
+            slowest.append(max(everyone, key=lambda t: t.seconds))
+            step.record(reward=rewards[-1])
     return rewards, slowest
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--groups", type=int, default=16, help="maps a step")
     parser.add_argument("--group-size", type=int, default=8, help="trajectories a map")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--run-dir", type=Path, default=Path("rl-otel-runs"))
+    parser.add_argument("--run-dir", type=Path, default="rl-otel-runs")
     args = parser.parse_args()
     torch.set_num_threads(1)  # so small a model only loses time between threads
     torch.manual_seed(args.seed)
-    # How requests fall into batches differs from run to run, and so do the last bits of a float32 sum: enough to make
-    # another word the likely one now and then. In float64 a seed gives the same run.
+    # Requests fall into other batches each run, which changes the last bits of a sum: in float32 enough to pick another
+    # word now and then, in float64 not, so that a seed gives the same run.
     torch.set_default_dtype(torch.float64)
 
-    run_id = f"grpo-{datetime.now():%Y%m%d-%H%M%S}"
+    run_id = time.strftime("grpo-%Y%m%d-%H%M%S")
     rl_otel.configure(service_name="grpo-demo", run_dir=args.run_dir, run_id=run_id)
     rewards, slowest = asyncio.run(run(args.steps, args.groups, args.group_size, args.seed))
     delivered = rl_otel.shutdown()
 
-    folder, worst = args.run_dir / run_id, max(range(args.steps), key=lambda i: slowest[i].seconds)
-    file = folder / f"step-{worst}.json"
-    export = ["-m", "rl_otel", "export", folder, "--step", str(worst), "--output", file]
-    subprocess.run([sys.executable, *export], check=True)
-    command = "rl-otel" if shutil.which("rl-otel") else f"{os.path.relpath(sys.executable)} -m rl_otel"
+    folder, i = args.run_dir / run_id, max(range(args.steps), key=lambda i: slowest[i].seconds)
+    if not folder.exists():
+        return  # OTEL_SDK_DISABLED=true: nothing was recorded
+    file = folder / f"step-{i}.json"
+    export = ["-m", "rl_otel", "export", folder, "--step", str(i), "--output", file]
+    subprocess.run([sys.executable, *export], check=True)  # noqa: S603
+    tool = "rl-otel" if shutil.which("rl-otel") else f"{os.path.relpath(sys.executable)} -m rl_otel"
     print(f"""
-Reward: first steps {mean(rewards[:5]):.3f}, last steps {mean(rewards[-5:]):.3f}
+Reward: {mean(rewards[:5]):.3f} in the first five steps, {mean(rewards[-5:]):.3f} in the last five
 Run folder: {folder}
-Report: {command} report {folder}
-Slowest trajectory: {slowest[worst].id} of step {worst}, {slowest[worst].seconds:.2f}s
-  Why: {command} report {folder} --step {worst}
+Report: {tool} report {folder}
+Slowest trajectory: {slowest[i].id} in step {i}, {slowest[i].seconds:.2f}s
+  Where its time went: {tool} report {folder} --step {i}
   Its step as a trace: {file}
-  In Jaeger: Search -> Upload, choose that file; then open the trace, and the first link of its rollout.""")
-    if endpoint := os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        print(f"Sent to {endpoint}: {delivered.sent} spans ({delivered.pending} pending, {delivered.dropped} dropped)")
+  In Jaeger: Search -> Upload, choose that file, open the trace; the rollout links to its slowest trajectories""")
+    if delivered.sent or delivered.pending:
+        print(f"Sent: {delivered.sent} spans, {delivered.pending} pending, {delivered.dropped} dropped")
 
 
 if __name__ == "__main__":

@@ -90,6 +90,9 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "configure":
+        # All at once: in a child that is forked while another thread imports, the same import waits for ever.
+        import_module("rl_otel._spans.openers")
     value = getattr(import_module(f"rl_otel.{_HOME.get(name, '_spans.openers')}"), name)
     globals()[name] = value  # so that the next use is an ordinary look-up
     return value

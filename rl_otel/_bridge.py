@@ -6,20 +6,23 @@ there is none; a provider that exists is never replaced, but its spans are journ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from rl_otel import _ids, _record, _runtime, _values, semconv
+from rl_otel._otlp import groups
 from rl_otel._safety import say, swallow
+from rl_otel._send import untraced
 from rl_otel._ship import Span, Verdict
 from rl_otel._version import __version__
 
@@ -39,11 +42,45 @@ class OwnIds(IdGenerator):
         return int.from_bytes(_ids.trace_id(), "big")
 
 
-class JournalProcessor(SpanProcessor):
-    """Writes each span that the SDK ends to the journal of the process."""
+class WholeTraces(Sampler):
+    """Decides as the span around did, of a root by its trace id; what is not sent is recorded all the same."""
 
-    def __init__(self, flags: int) -> None:
-        self._flags = flags
+    def should_sample(  # noqa: PLR0917 - the SDK's signature
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: trace.SpanKind | None = None,
+        attributes: Any = None,
+        links: Sequence[trace.Link] | None = None,
+        trace_state: trace.TraceState | None = None,
+    ) -> SamplingResult:
+        """Return whether a span that begins is sent."""
+        runtime, parent = _runtime.active, trace.get_current_span(parent_context).get_span_context()
+        if runtime is None:
+            return SamplingResult(Decision.DROP)
+        if parent.is_valid and parent.trace_id == trace_id:
+            sampled, trace_state = parent.trace_flags.sampled, parent.trace_state
+        else:
+            sampled = runtime.samples(trace_id.to_bytes(16, "big"))
+        return SamplingResult(
+            Decision.RECORD_AND_SAMPLE if sampled else Decision.RECORD_ONLY, attributes, trace_state or None
+        )
+
+    def get_description(self) -> str:
+        """Return its name."""
+        return type(self).__name__
+
+
+class JournalProcessor(SpanProcessor):
+    """Writes each span that the SDK ends to the journal of the process.
+
+    Args:
+        local: whether another exporter sends them.
+    """
+
+    def __init__(self, *, local: bool) -> None:
+        self._local = local
 
     def on_end(self, span: ReadableSpan) -> None:
         """Take a span that has ended."""
@@ -51,11 +88,10 @@ class JournalProcessor(SpanProcessor):
         if runtime is None:
             return
         try:
-            record = foreign(span, self._flags)
-            if self._flags & _record.LOCAL:
-                runtime.journal.append(record)
+            if self._local:
+                runtime.journal.append(foreign(span, _record.LOCAL))
             else:
-                runtime.journal.end(record)
+                runtime.journal.end(foreign(span))
         except Exception as error:
             swallow("a span of another library", error)
 
@@ -67,13 +103,13 @@ def join(runtime: _runtime.Runtime) -> None:
         return
     if isinstance(present, trace.ProxyTracerProvider):
         provider = TracerProvider(
-            sampler=ParentBased(ALWAYS_ON),  # the step around a span decides, not OTEL_TRACES_SAMPLER once more
+            sampler=WholeTraces(),
             resource=Resource(runtime.resource),
             id_generator=OwnIds(),
             shutdown_on_exit=False,
         )
         _joined.add(provider)
-        provider.add_span_processor(JournalProcessor(_record.SAMPLED))
+        provider.add_span_processor(JournalProcessor(local=False))
         trace.set_tracer_provider(provider)
     elif hasattr(present, "add_span_processor"):
         _joined.add(present)
@@ -81,16 +117,16 @@ def join(runtime: _runtime.Runtime) -> None:
 
 
 def _join_present(present: Any, runtime: _runtime.Runtime) -> None:
-    present.add_span_processor(JournalProcessor(_record.SAMPLED | _record.LOCAL))
+    present.add_span_processor(JournalProcessor(local=True))
     say(
         "joined",
         "rl_otel: a TracerProvider is set already and stays; spans of other libraries leave by it, those of rl_otel %s",
-        "by their own way" if runtime.config.endpoint or runtime.config.exporter else "stay in the run folder",
+        "by their own way" if runtime.config.sends else "stay in the run folder",
     )
 
 
-def foreign(span: ReadableSpan, flags: int) -> _record.Foreign:
-    """Return a span of the SDK as a record."""
+def foreign(span: ReadableSpan, flags: int = 0) -> _record.Foreign:
+    """Return a span of the SDK as a record, with `flags` besides its own."""
     context, parent = span.context, span.parent
     scope = span.instrumentation_scope
     return _record.Foreign(
@@ -101,7 +137,7 @@ def foreign(span: ReadableSpan, flags: int) -> _record.Foreign:
         span.start_time or 0,
         span.end_time or 0,
         _plain(span.attributes),
-        flags,
+        flags | (_record.SAMPLED if context.trace_flags.sampled else 0),
         span.status.status_code.value,
         span.status.description or "",
         [_link(link) for link in span.links],
@@ -127,14 +163,16 @@ def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
 class SdkOutlet:
     """Delivers by any `SpanExporter` of the SDK."""
 
-    def __init__(self, exporter: SpanExporter, resource: dict[str, Any]) -> None:
+    def __init__(self, exporter: SpanExporter, resource: dict[str, Any], *, one_service: bool) -> None:
         self._exporter = exporter
-        self._resource = Resource(resource)
+        self._resource = resource
+        self._one_service = one_service
 
     def deliver(self, spans: list[Span]) -> Verdict:
         """Hand `spans` to the exporter; what it reports as failed is dropped, for it has its own retries."""
         try:
-            result = self._exporter.export([readable(span, self._resource) for span in spans])
+            with untraced():
+                result = self._exporter.export(self._readable(spans))
         except Exception as error:
             say("exporter", "rl_otel: the exporter %s raised %s: %s", self._exporter, type(error).__name__, error)
             return Verdict(dropped=len(spans))
@@ -142,6 +180,10 @@ class SdkOutlet:
             return Verdict(sent=len(spans))
         say("exporter", "rl_otel: the exporter %s refused %d spans", self._exporter, len(spans))
         return Verdict(dropped=len(spans))
+
+    def _readable(self, spans: list[Span]) -> list[ReadableSpan]:
+        services = groups(spans, self._resource, one_service=self._one_service)
+        return [readable(span, Resource(resource)) for resource, members in services for span in members]
 
     def close(self) -> None:
         """Shut the exporter down."""

@@ -277,6 +277,11 @@ class Config:
         return cls(**values, endpoint_exact=exact)
 
     @property
+    def sends(self) -> bool:
+        """Whether spans leave the run folder at all."""
+        return self.sending and (self.endpoint is not None or self.exporter is not None)
+
+    @property
     def sampled(self) -> float:
         """The share of steps that is sent, 0 to 1. A step is a root, so `parentbased_` changes nothing."""
         name = self.sampler.removeprefix("parentbased_")
@@ -291,6 +296,11 @@ KNOBS: Final = tuple(
 )
 
 _KINDS: Final = {knob.field: knob.kind for knob in KNOBS}
+
+
+def proxies() -> dict[str, str]:
+    """Return `HTTP_PROXY` and its kin, which all programs share."""
+    return {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
 
 
 def index(name: str) -> int | None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rl_otel import _runtime
-from rl_otel._config import Config
+from rl_otel._config import Config, proxies
 from rl_otel._runtime import Runtime
 from rl_otel._safety import say, say_once, swallow
-from rl_otel._send import Target, resolve
+from rl_otel._send import Target, prepare, resolve
 from rl_otel._ship import Outlet, Wire
 
 
@@ -67,23 +67,25 @@ def configure(
 
 def _outlet(runtime: Runtime) -> Outlet | None:
     """Return where this process's spans go, None for the run folder alone."""
-    config = runtime.config
-    if not config.sending:
+    if not runtime.config.sends:
         return None
+    try:
+        return _way_out(runtime.config, runtime.resource)
+    except Exception as error:  # an endpoint of the environment, or a broken part of OpenTelemetry
+        say("endpoint", "rl_otel: nothing is sent, spans stay in %s: %s", runtime.folder.path, error)
+        return None
+
+
+def _way_out(config: Config, resource: dict[str, Any]) -> Outlet:
     if config.exporter is not None:
         from rl_otel import _bridge
 
-        return _bridge.SdkOutlet(config.exporter, runtime.resource)
-    if config.endpoint is None:
-        return None
-    try:
-        target = _target(config)
-    except ValueError as error:  # from the environment: an argument was checked before
-        say("endpoint", "rl_otel: nothing is sent, spans stay in %s: %s", runtime.folder.path, error)
-        return None
+        return _bridge.SdkOutlet(config.exporter, resource, one_service=config.services_one)
+    target = _target(config)
+    prepare(target)
     for note in target.notes:
         say(f"endpoint {note}", "rl_otel: endpoint %s: %s", config.endpoint, note)
-    return Wire(target, runtime.resource, timeout=config.timeout, one_service=config.services_one)
+    return Wire(target, resource, timeout=config.timeout, one_service=config.services_one)
 
 
 def _target(config: Config) -> Target:
@@ -101,6 +103,8 @@ def _target(config: Config) -> Target:
         certificate=_file(config.certificate),
         client_certificate=_file(config.client_certificate),
         client_key=_file(config.client_key),
+        insecure=config.insecure,
+        proxies=proxies(),
     )
 
 

@@ -6,47 +6,81 @@ torch is never imported: who hands us a tensor of a device has imported it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from rl_otel import _values
 
+_NEEDED = ("Event", "Stream", "current_stream", "set_device", "stream")
+
 
 class Deferred:
-    """A tensor on a device, to be read once the device has come to it.
+    """A tensor on a device, or a list with such tensors in it, to be read once the device has come to it.
 
-    The tensor is detached at once, for a loss that is held keeps its whole graph alive. An event on the stream that
-    is current marks the moment when its value is there.
+    What is held is a copy on the device, made in the order of its work: the host may change the tensor in place as
+    soon as we return. It is detached at once, for a loss that is held keeps its whole graph alive. An event on the
+    stream that is current there marks the moment when the copy is ready.
     """
 
-    def __init__(self, tensor: Any):
-        self._tensor = tensor.detach()
-        self._module = _device_module(self._tensor.device)
-        self._event = self._marked()
+    def __init__(self, value: Any):
+        self._devices: set[Any] = set()
+        self._value = self._held(value)
+        self._marks = {device: _marked(device) for device in self._devices}
 
     def ready(self) -> bool:
-        """Whether reading would not wait. False for ever where there is no event to ask."""
-        return self._event is not None and bool(self._event.query())
+        """Whether reading would not wait; only on a thread of ours. False for ever where there is no event to ask."""
+        return all(mark is not None and _answers(device, mark) for device, mark in self._marks.items())
 
     def read(self) -> Any:
-        """Return the value; only for one that is ready, and on a thread of ours."""
-        # A copy waits for the stream it runs on: on a stream of its own it waits for itself alone.
-        with self._module.stream(self._module.Stream(device=self._tensor.device)):
-            return _values.plain(self._tensor.cpu().tolist())
+        """Return the value; only of one that is ready, and on a thread of ours."""
+        return self._on_host(self._value)
 
-    def _marked(self) -> Any:
-        if self._module is None or self._capturing():
-            return None
-        event = self._module.Event()
-        event.record()
-        return event
+    def _held(self, value: Any) -> Any:
+        if _values.on_device(value):
+            self._devices.add(value.device)
+            copies = _device_module(value.device) is not None and not _capturing(value.device)
+            return value.detach().clone() if copies else None
+        if isinstance(value, Mapping):
+            return {key: self._held(item) for key, item in value.items()}
+        return [self._held(item) for item in value] if _values.is_several(value) else value
 
-    def _capturing(self) -> bool:
-        # An event recorded into a graph that is being captured would become part of it.
-        asks = getattr(self._module, "is_current_stream_capturing", None)
-        return bool(asks and asks())
+    def _on_host(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._on_host(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._on_host(item) for item in value]
+        return _fetched(value) if _values.on_device(value) else value
+
+
+def _marked(device: Any) -> Any:
+    module = _device_module(device)
+    if module is None or _capturing(device):
+        return None
+    event = module.Event()
+    event.record(module.current_stream(device))
+    return event
+
+
+def _answers(device: Any, mark: Any) -> bool:
+    # A thread begins on device 0, and what it asks there would make a context on a device that is not ours.
+    _device_module(device).set_device(device)
+    return bool(mark.query())
+
+
+def _fetched(tensor: Any) -> Any:
+    # A copy waits for the stream it runs on: on a stream of its own it waits for itself alone.
+    module = _device_module(tensor.device)
+    module.set_device(tensor.device)
+    with module.stream(module.Stream(device=tensor.device)):
+        return tensor.cpu().tolist()
+
+
+def _capturing(device: Any) -> bool:
+    # What runs while a graph is being captured becomes part of it: a copy and an event of ours as well.
+    asks = getattr(_device_module(device), "is_current_stream_capturing", None)
+    return bool(asks and asks())
 
 
 def _device_module(device: Any) -> Any:
-    torch = sys.modules.get("torch")
-    module = getattr(torch, getattr(device, "type", ""), None)
-    return module if all(hasattr(module, name) for name in ("Event", "Stream", "stream")) else None
+    module = getattr(sys.modules.get("torch"), getattr(device, "type", ""), None)
+    return module if all(hasattr(module, name) for name in _NEEDED) else None

@@ -36,7 +36,7 @@ def run_folder(config: Config, identity: Identity) -> Folder:
     """Return the folder of this run: where the user wants it, else a temporary one if spans are sent anyway."""
     if config.run_dir is not None:
         return Folder(config.run_dir / identity.run_id, passing=False)
-    if config.sending and (config.endpoint is not None or config.exporter is not None):
+    if config.sends:
         user = os.geteuid() if hasattr(os, "geteuid") else 0
         return Folder(Path(tempfile.gettempdir()) / f"rl-otel-{user}" / identity.run_id, passing=True)
     return Folder(DEFAULT / identity.run_id, passing=False)

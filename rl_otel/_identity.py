@@ -52,8 +52,8 @@ class Identity:
     shared: bool  # the run id came from something that all processes of the run have
 
     def forked(self) -> Identity:
-        """Return the identity of a forked child."""
-        return dataclasses.replace(self, pid=os.getpid(), instance=str(uuid.uuid4()))
+        """Return the identity of a forked child; its steps join those of the parent, which owns the root."""
+        return dataclasses.replace(self, pid=os.getpid(), instance=str(uuid.uuid4()), owns_root=False)
 
 
 def identify(config: Config) -> Identity:

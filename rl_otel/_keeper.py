@@ -38,7 +38,7 @@ class Keeper:
                 self._stopped = True
 
     def stop(self) -> None:
-        """End the thread, and wait for that a moment."""
+        """End the thread with a last look, and wait for that a moment."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None and self._thread.is_alive():
@@ -49,16 +49,18 @@ class Keeper:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._stopped:
+        last = False
+        while not last:
             self._wake.wait(SOON if self._late else TICK)
             self._wake.clear()
+            last = self._stopped
             try:
-                self._look()
+                self._look(last=last)
             except Exception as error:
                 _safety.swallow("keeper", error)
 
-    def _look(self) -> None:
-        self._late.poll()
+    def _look(self, *, last: bool) -> None:
+        self._late.poll(last=last)
         long = {id(call): call for call in self._timeline.calls_since(now() - LONG)}
         for key, call in long.items():
             if key not in self._announced:

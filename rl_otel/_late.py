@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from rl_otel import _record, _values, semconv
 from rl_otel._deferred import Deferred
 
 _MOST = 4096  # spans that wait for a value at a time
 
+#: Sets the attributes that a word's value becomes, in a dict.
+Put: TypeAlias = "Callable[[semconv.Word, Any, dict[str, Any]], None]"
+
 
 class _Waiting(NamedTuple):
-    span: bytes
+    put: Put
     values: list[tuple[semconv.Word, Deferred]]
 
 
@@ -24,31 +27,38 @@ class Late:
     ) -> None:
         self._write = write
         self._tell = tell
-        self._waiting: list[_Waiting] = []
+        self._waiting: dict[bytes, _Waiting] = {}
 
-    def add(self, span: bytes, values: list[tuple[semconv.Word, Deferred]]) -> None:
-        """Wait for `values` of a span that has ended."""
+    def add(self, span: bytes, put: Put, values: list[tuple[semconv.Word, Deferred]]) -> None:
+        """Wait for `values` of a span that has ended; `put` sets what they become."""
         if len(self._waiting) >= _MOST:
-            self._resolve(self._waiting.pop(0), given_up=True)
-        self._waiting.append(_Waiting(span, values))
+            oldest = next(iter(self._waiting))
+            if self._waiting.pop(oldest, None) is not None:
+                self._give(oldest, {})
+        self._waiting[span] = _Waiting(put, values)
 
     def poll(self, *, last: bool = False) -> None:
-        """Write what is there now; at the `last` call give up on the rest."""
-        for waiting in list(self._waiting):
-            ready = all(deferred.ready() for _, deferred in waiting.values)
-            if ready or last:
-                self._waiting.remove(waiting)
-                self._resolve(waiting, given_up=not ready)
+        """Write what is there now; at the `last` call give up on the rest. Only on a thread of ours."""
+        for span, waiting in list(self._waiting.items()):
+            if last or all(deferred.ready() for _, deferred in waiting.values):
+                self._resolve(span)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _resolve(self, waiting: _Waiting, *, given_up: bool) -> None:
-        attributes = {}
-        for word, deferred in waiting.values:
-            if not given_up or deferred.ready():
-                value = _values.as_type(deferred.read(), word.type)
+    def _resolve(self, span: bytes) -> None:
+        waiting = self._waiting.pop(span, None)
+        if waiting is None:
+            return
+        attributes: dict[str, Any] = {}
+        try:
+            for word, deferred in waiting.values:
+                value = _values.as_type(deferred.read(), word.type) if deferred.ready() else None
                 if value is not None:
-                    attributes[word.attribute] = value
-        self._write(_record.Late(waiting.span, attributes))
-        self._tell(waiting.span, attributes)
+                    waiting.put(word, value, attributes)
+        finally:  # whatever went wrong: nobody shall wait for it any longer
+            self._give(span, attributes)
+
+    def _give(self, span: bytes, attributes: dict[str, Any]) -> None:
+        self._write(_record.Late(span, attributes))
+        self._tell(span, attributes)

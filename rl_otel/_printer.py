@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rl_otel import _figures, _table, semconv
+from rl_otel._safety import say
 
 
 @dataclass
@@ -26,7 +28,7 @@ class Printer:
         self.run = _figures.RunFigures(began)
         self._prints = prints
         self._held: list[_Held] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may end a step as well
 
     def step(self, span: bytes, figures: _figures.StepFigures, *, awaited: bool) -> None:
         """Take a step that has ended."""
@@ -78,13 +80,33 @@ def _amended(figures: _figures.StepFigures, attributes: dict[str, Any]) -> _figu
     )
 
 
+def on_terminal() -> bool:
+    """Whether standard output is a terminal, as far as what the host has put there can tell."""
+    try:
+        return bool(sys.stdout.isatty())
+    except (AttributeError, ValueError):  # None, a stand-in that can only write, or closed
+        return False
+
+
 def _print(lines: list[str]) -> None:
-    text = "\n".join(lines) + "\n"
-    # A progress bar owns the terminal's last line; tqdm, if the host uses it, clears its bars for us.
+    stream = sys.stdout
+    if stream is None:
+        return
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        text = ("\n".join(lines) + "\n").encode(encoding, "replace").decode(encoding)
+        with _beside_bars(stream):
+            stream.write(text)
+            if hasattr(stream, "flush"):
+                stream.flush()
+    except Exception as error:  # closed, or its reader has gone: the host's stream, and no fault of ours
+        say("print", "rl_otel: cannot print to standard output: %s", error)
+
+
+def _beside_bars(stream: Any) -> contextlib.AbstractContextManager[None]:
+    """Return what clears the bars of tqdm meanwhile, if the host uses it: they own the terminal's last line."""
     tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
-    if tqdm is not None:
-        with tqdm.external_write_mode(file=sys.stdout):
-            sys.stdout.write(text)
-    else:
-        sys.stdout.write(text)
-    sys.stdout.flush()
+    beside: contextlib.AbstractContextManager[None] = (
+        contextlib.nullcontext() if tqdm is None else tqdm.external_write_mode(file=stream)
+    )
+    return beside

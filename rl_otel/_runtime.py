@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import logging
 import os
-import sys
 import threading
 import time
 from collections import OrderedDict
@@ -23,15 +23,15 @@ from rl_otel._folder import earlier_restarts, resource_of, run_folder
 from rl_otel._identity import Identity, identify
 from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
-from rl_otel._late import Late
-from rl_otel._printer import Printer
+from rl_otel._late import Late, Put
+from rl_otel._printer import Printer, on_terminal
 from rl_otel._ship import Delivery, Outlet, Shipper
 from rl_otel._timeline import Open, Timeline
 
 _KNOWN_IDS: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
 
 active: Runtime | None = None
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may call shutdown()
 
 
 class Runtime:
@@ -41,7 +41,7 @@ class Runtime:
         self.config = config
         self.began = now()
         self.folder = run_folder(config, identity)
-        self.identity = identity = _counted(config, identity, self.folder.path)
+        self.identity = identity
         self.resource = resource_of(config, identity)
         self.journal = Writer(self.folder.path, identity.host, identity.pid, identity.instance, self._first_record)
         self.timeline = Timeline(identity.role)
@@ -55,7 +55,7 @@ class Runtime:
         self._openings: dict[int, int] = {}
         self._lone: OrderedDict[bytes, None] = OrderedDict()
         self._trajectories = count()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def _first_record(self) -> _record.Process:
         """Return what a journal begins with. Asked for with the first span: who records nothing starts no thread."""
@@ -132,35 +132,45 @@ class Runtime:
             evaluation = _figures.rollout(trajectories, phase.start, phase.end, phase.attributes, phase.direct)
         self.printer.outside(phase, evaluation)
 
-    def defer(self, span: bytes, values: list[Any]) -> None:
+    def defer(self, span: bytes, put: Put, values: list[Any]) -> None:
         """Wait for values of a span that has ended; they follow as a `late` record."""
-        self.late.add(span, values)
+        self.late.add(span, put, values)
         self.keeper.look()
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float) -> Delivery:
         """Deliver what has ended, for at most `timeout` seconds."""
-        self.late.poll()
+        self.keeper.look()
         return self._delivery(timeout)
 
     def close(self, timeout: float) -> Delivery:
         """Deliver what can be delivered in `timeout` seconds, print the summary, stop all threads."""
         deadline = time.monotonic() + timeout
         self.keeper.stop()
-        self.late.poll(last=True)
         self.printer.finish()
         report = self._delivery(deadline - time.monotonic())
         if self._shipper is not None:
-            self._shipper.stop()
+            self._shipper.stop(deadline - time.monotonic())
         self.journal.close()
-        if self.folder.passing and not report.pending and not report.kept:
-            self.folder.remove(self.journal.path)
-        elif self.folder.passing and report.pending:
-            _safety.say(
-                "pending", "rl_otel: %d spans are not delivered; they are in %s", report.pending, self.folder.path
-            )
+        if self.folder.passing:
+            self._tidy(report)
         return report
+
+    def _tidy(self, report: Delivery) -> None:
+        """Remove a folder that only served the sending, or say what it still has."""
+        if report and not report.kept:
+            self.folder.remove(self.journal.path)
+        elif self.journal.written:
+            _safety.say(
+                "left",
+                "rl_otel: %s has what was not sent: %d spans pending, %d kept back, %d dropped",
+                self.folder.path,
+                report.pending,
+                report.kept,
+                report.dropped,
+                level=logging.INFO if report else logging.WARNING,
+            )
 
     def _delivery(self, timeout: float) -> Delivery:
         written, lost = self.journal.written, self.journal.lost
@@ -174,7 +184,9 @@ class Runtime:
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self.journal.abandon()
-        return Runtime(self.config, self.identity.forked(), self._outlet)
+        child = Runtime(self.config, self.identity.forked(), self._outlet)
+        child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
+        return child
 
 
 def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Runtime | None:
@@ -185,7 +197,7 @@ def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Run
             if config != active.config:
                 _safety.say("configured", "rl_otel: configure() was called before; the first call's settings stay")
             return None
-        active = Runtime(config, identify(config), outlet)
+        active = Runtime(config, _counted(config, identify(config)), outlet)
         return active
 
 
@@ -213,25 +225,27 @@ def shutdown(timeout: float = 5.0) -> Delivery:
         return Delivery()
 
 
-def _counted(config: Config, identity: Identity, folder: Any) -> Identity:
+def _counted(config: Config, identity: Identity) -> Identity:
     # A launcher counts restarts; a process alone looks for its earlier attempts, else ids of steps would repeat.
     if config.restart is not None or config.run_id is None or identity.world_size > 1 or identity.restart:
         return identity
-    return dataclasses.replace(identity, restart=earlier_restarts(folder, identity))
+    return dataclasses.replace(identity, restart=earlier_restarts(run_folder(config, identity).path, identity))
 
 
 def _prints(config: Config, identity: Identity) -> bool:
     if not identity.owns_root or config.print is False:
         return False
-    return config.print is True or bool(sys.stdout is not None and sys.stdout.isatty())
+    return config.print is True or on_terminal()
 
 
 def _after_fork() -> None:
     global active, _lock
-    _lock = threading.Lock()
-    _safety.forget()
-    if active is not None:
-        active = active.forked()
+    _lock = threading.RLock()
+    parent, active = active, None
+    try:
+        active = parent.forked() if parent is not None else None
+    except Exception as error:
+        _safety.swallow("a forked child", error)
 
 
 atexit.register(shutdown)

@@ -63,6 +63,5 @@ def swallow(where: str, error: Exception) -> None:
 
 
 def forget() -> None:
-    """Forget what was said, for tests and after a fork."""
+    """Forget what was said, for tests."""
     _said.clear()
-    _busy.__dict__.clear()

@@ -82,6 +82,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def printable(text: str) -> str:
+    """Return a name from outside without what would move the cursor or cannot be encoded."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def wrapped(sentence: str, indent: str = "  ") -> list[str]:
     """Return a sentence in lines of at most 80 columns that break after a comma or a semicolon."""
     lines: list[str] = []
@@ -175,7 +180,7 @@ def _trajectories(rollout: Rollout) -> str:
     if rollout.tail is not None and (rollout.count or 0) >= 10:
         words.append(f"tail {short(rollout.tail)}")
     if len(rollout.slowest) > 1:
-        words.append(f"slowest {rollout.slowest[0].id}")
+        words.append(f"slowest {printable(rollout.slowest[0].id)}")
     head = ""
     if rollout.count is not None:
         kept = f" (kept {rollout.count - sum(rollout.dropped.values())})" if rollout.dropped else ""
@@ -255,4 +260,5 @@ def _hours(time: int, *, seconds: bool) -> str:
 
 
 def _cut(text: str, width: int) -> str:
+    text = printable(text)
     return text if len(text) <= width else text[: width - 3] + "..."

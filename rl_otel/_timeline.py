@@ -36,12 +36,12 @@ class Timeline:
     def __init__(self, role: str) -> None:
         self.role = role
         self._phases: list[Open] = []  # in the order they were opened
-        self._calls: dict[int, Open] = {}
+        self.calls: dict[int, Open] = {}  # generate and env.step in flight, by id()
 
     @property
     def active(self) -> Open | None:
         """The phase opened last of those that are open."""
-        return self._phases[-1] if self._phases else None
+        return next(iter(self._phases[-1:]), None)
 
     def enter(self, phase: Open) -> Open | None:
         """Make `phase` the active one. Returns the phase that was active though it does not enclose it, if any."""
@@ -51,22 +51,14 @@ class Timeline:
 
     def leave(self, phase: Open) -> None:
         """Take `phase` off; the one opened before it, if still open, is active again."""
-        for i in range(len(self._phases) - 1, -1, -1):
-            if self._phases[i] is phase:
-                del self._phases[i]
-                return
-
-    def begin_call(self, call: Open) -> None:
-        """Note a generate or env.step in flight."""
-        self._calls[id(call)] = call
-
-    def end_call(self, call: Open) -> None:
-        """Forget a call that has ended."""
-        self._calls.pop(id(call), None)
+        try:
+            self._phases.remove(phase)  # in one go: other threads enter and leave meanwhile
+        except ValueError:
+            pass  # it was a part of a trajectory, not a phase
 
     def calls_since(self, moment: int) -> Iterator[Open]:
         """Yield the calls in flight that began before `moment` (ns since the epoch)."""
         # Copied in one go, for other threads begin and end calls meanwhile.
-        for call in list(self._calls.values()):
+        for call in list(self.calls.values()):
             if call.began < moment:
                 yield call

@@ -102,6 +102,9 @@ ROLLOUT_TAIL: Final = "rl.rollout.tail.duration"
 ROLLOUT_DURATION: Final = "rl.rollout.trajectory.duration"  # + .mean .p50 .p90 .max
 ROLLOUT_PART: Final = "rl.rollout.{part}.duration"  # + .mean .p50 .p90 .max
 ROLLOUT_OUTCOME: Final = "rl.rollout.outcome.{outcome}"
+ROLLOUT_SHOWN: Final = "rl.rollout.shown.{how}"  # trajectories: full, totals (without detail), none
+ROLLOUT_SPANS_SHOWN: Final = "rl.rollout.spans.shown"
+ROLLOUT_SPANS_KEPT: Final = "rl.rollout.spans.kept"  # in the journal alone
 TRAJECTORIES_DROPPED: Final = "rl.trajectories.dropped.{reason}"
 
 # --- trajectory -------------------------------------------------------------------------------------------------------
@@ -194,7 +197,7 @@ WORDS: Final[dict[str, dict[str, Word]]] = {
     ROLLOUT: {
         "rewards": Word(REWARD_MEAN, float, many=True),
         "trajectories": Word(ROLLOUT_TRAJECTORIES, int),
-        "dropped": Word(TRAJECTORIES_DROPPED, int),
+        "dropped": Word(TRAJECTORIES_DROPPED, int),  # reason -> count
     },
     TRAJECTORY: {
         "reward": Word(TRAJECTORY_REWARD, float),

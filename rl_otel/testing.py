@@ -42,15 +42,22 @@ class Recorded:
 
 
 class Traces:
-    """What has been recorded since `capture` began; read anew at each look."""
+    """What has been recorded since `capture` began; read anew at each look, and kept when it is over."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._kept: list[_record.Record] | None = None
 
     @property
     def records(self) -> list[_record.Record]:
         """Every record of the journal, in the order of writing."""
+        if self._kept is not None:
+            return self._kept
         return [record for path in journals(self.folder) for record, _ in read(path)]
+
+    def keep(self) -> None:
+        """Read for the last time: the journal goes."""
+        self._kept = self.records
 
     @property
     def spans(self) -> list[Recorded]:
@@ -120,9 +127,13 @@ def capture(*, strict: bool = True, **settings: Any) -> Iterator[Traces]:
     with tempfile.TemporaryDirectory(prefix="rl-otel-") as temporary:
         try:
             _configure.configure(**{"run_dir": temporary, "run_id": "captured", **settings})
-            yield Traces(_folder(temporary))
+            traces = Traces(_folder(temporary))
+            try:
+                yield traces
+            finally:
+                _runtime.shutdown()
+                traces.keep()
         finally:
-            _runtime.shutdown()
             _safety.strict, _safety.strict_words = before
 
 

@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rl_otel import _safety
 from tests import needs
@@ -16,9 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytest_plugins = ["rl_otel.testing"]
+
 #: Variables of these families would make a developer's shell, or a cluster's, part of the test.
 _FOREIGN = ("OTEL_", "RL_OTEL_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_")
 _RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "TRACEPARENT"}
+
+
+# A busy machine is slow now and then; what is generated, not how fast, is the test. `quick` is for the second run of
+# the same tests, on another Python.
+slow = [HealthCheck.too_slow]
+settings.register_profile("rl_otel", deadline=None, max_examples=50, suppress_health_check=slow)
+settings.register_profile("quick", deadline=None, max_examples=10, suppress_health_check=slow)
+settings.load_profile("rl_otel")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

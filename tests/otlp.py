@@ -70,3 +70,15 @@ def _with_base64_ids(tree: Any) -> Any:
 
 def _no_json(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
+
+
+def retry_info(seconds: float) -> bytes:
+    """Return the status details with which a grpc server asks for patience."""
+    from google.protobuf.any_pb2 import Any as AnyMessage
+    from google.rpc import error_details_pb2, status_pb2
+
+    info = error_details_pb2.RetryInfo()
+    info.retry_delay.FromNanoseconds(round(seconds * 1e9))
+    detail = AnyMessage()
+    detail.Pack(info)
+    return status_pb2.Status(code=14, message="busy", details=[detail]).SerializeToString()

@@ -40,7 +40,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from tests.otlp import ReceivedSpan, from_json, values
+from tests.otlp import ReceivedSpan, from_json, retry_info, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -141,6 +141,10 @@ class Receiver:
         self._answers.extend(answers)
         self._default = then or Answer()
 
+    def hang_up(self) -> None:
+        """Close the kept http connections."""
+        self._http.hang_up()
+
     def wait(self, *, spans: int = 0, requests: int = 0, timeout: float = 10.0) -> None:
         """Wait until so many spans were accepted and so many requests seen."""
 
@@ -192,7 +196,10 @@ class _HttpServer(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
-        for request in list(self._open):  # kept connections end with the receiver
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        for request in list(self._open):
             with contextlib.suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
@@ -257,7 +264,7 @@ def _serve_grpc(receiver: Receiver, port: int, tls: bool) -> tuple[grpc.Server, 
         time.sleep(answer.delay)
         if not answer.accepts:
             if answer.retry_after is not None:
-                context.set_trailing_metadata((("grpc-status-details-bin", _retry_info(float(answer.retry_after))),))
+                context.set_trailing_metadata((("grpc-status-details-bin", retry_info(float(answer.retry_after))),))
             context.abort(grpc.StatusCode[answer.code], answer.text)
         return _response(answer).SerializeToString()
 
@@ -279,17 +286,6 @@ def _response(answer: Answer) -> ExportTraceServiceResponse:
         response.partial_success.rejected_spans = answer.rejected
         response.partial_success.error_message = answer.text
     return response
-
-
-def _retry_info(seconds: float) -> bytes:
-    from google.protobuf.any_pb2 import Any as AnyMessage
-    from google.rpc import error_details_pb2, status_pb2
-
-    info = error_details_pb2.RetryInfo()
-    info.retry_delay.FromNanoseconds(round(seconds * 1e9))
-    detail = AnyMessage()
-    detail.Pack(info)
-    return status_pb2.Status(code=14, message="busy", details=[detail]).SerializeToString()
 
 
 # --- A process of its own ---------------------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def test_setup_phases_other_and_between_are_the_whole_run(drawn: list[tuple[bool
         if is_step:
             figures.add(step(0, begun, now, {}, phases=forest(phases), trajectories=[]))
         else:
-            figures.add_outside(phase("eval", begun - 3, now))
+            figures.add_outside(phase("eval", begun - 3, now, parent=b""))
     time = sum(each.time for each in figures.phases)
     assert figures.setup + time - figures.overlap + figures.other + figures.between == figures.wall
     assert min(figures.setup, figures.between, figures.overlap, figures.other) >= 0
@@ -339,7 +339,11 @@ def test_the_first_step_is_left_out_of_medians() -> None:
         step(k, start, start + total, {}, phases=[phase("train", start, start + total - 1)], trajectories=[])
         for k, (start, total) in enumerate([(100, 90), (200, 10), (300, 30), (400, 20)])
     ]
-    figures = run(steps, began=40, outside=[(phase("checkpoint", 60, 80), None), (phase("checkpoint", 430, 440), None)])
+    figures = run(
+        steps,
+        began=40,
+        outside=[(phase("checkpoint", 60, 80, parent=b""), None), (phase("checkpoint", 430, 440, parent=b""), None)],
+    )
     assert (figures.steps, figures.first, figures.median, figures.slowest) == (4, 90, 20, (30, 2))
     assert [(each.name, each.time, each.median) for each in figures.phases] == [
         ("checkpoint", 30, None),
@@ -364,5 +368,5 @@ def test_evaluations_are_counted_wherever_they_ran() -> None:
     """An eval inside a step and one outside both count, with the first and the last reward."""
     inside = step(0, 0, 10, {}, phases=[phase("eval", 0, 5)], trajectories=[played(1, 0, 5, mode="eval", reward=0.25)])
     outside = rollout([played(1, 20, 25, mode="eval", reward=0.5)], 20, 25)
-    figures = run([inside], 0, [(phase("eval", 20, 25), outside)])
+    figures = run([inside], 0, [(phase("eval", 20, 25, parent=b""), outside)])
     assert (figures.evaluations, figures.first_evaluation, figures.last_evaluation) == (2, 0.25, 0.5)

@@ -35,7 +35,9 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 def loaded(statement: str) -> set[str]:
     """Return the modules in a fresh process after `statement`."""
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    )
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -181,8 +181,18 @@ def test_durations_can_be_read_at_every_size(time: int, column: str, sentence: s
 
 @pytest.mark.parametrize(
     ("number", "written"),
-    [(0, "0"), (7, "7"), (7.25, "7.2"), (999, "999"), (999.7, "1.0k"), (9_140, "9.1k"), (12_345, "12k")]
-    + [(1_900_000, "1.9M"), (5e9, "5.0G"), (2e15, "2000T")],
+    [
+        (0, "0"),
+        (7, "7"),
+        (7.25, "7.2"),
+        (999, "999"),
+        (999.7, "1.0k"),
+        (9_140, "9.1k"),
+        (12_345, "12k"),
+        (1_900_000, "1.9M"),
+        (5e9, "5.0G"),
+        (2e15, "2000T"),
+    ],
 )
 def test_counts_can_be_read_at_every_size(number: float, written: str) -> None:
     """Tokens and rates in about three characters."""

@@ -42,6 +42,13 @@ class Direct:
             self.input_tokens = _sum_known((self.input_tokens, _total(attributes.get(semconv.INPUT_TOKENS))))
             self.output_tokens = _sum_known((self.output_tokens, _total(attributes.get(semconv.OUTPUT_TOKENS))))
 
+    def update(self, other: Direct) -> None:
+        """Count what `other` has counted."""
+        self.parts.update(other.parts)
+        self.sequences = _sum_known((self.sequences, other.sequences))
+        self.input_tokens = _sum_known((self.input_tokens, other.input_tokens))
+        self.output_tokens = _sum_known((self.output_tokens, other.output_tokens))
+
 
 @dataclass(frozen=True, slots=True)
 class Rollout:

@@ -19,7 +19,6 @@ class Cumulated:
     name: str
     time: int
     median: int | None
-    peak: int | None
 
 
 class RunFigures:
@@ -40,7 +39,6 @@ class RunFigures:
         self._first_start: int | None = None
         self._last_end = began
         self._covered: list[array[int]] = [array("q"), array("q")]  # starts and ends of steps and of outside phases
-        self._outside: list[tuple[int, int]] = []  # those that ran before the first step
         self._durations = array("q")
         self._cumulated: dict[str, int] = {}
         self._per_step: dict[str, array[int]] = {}
@@ -62,14 +60,14 @@ class RunFigures:
             self._evaluated(step.evaluation)
 
     def add_outside(self, phase: Phase, evaluation: Rollout | None = None) -> None:
-        """Add a root phase outside any step, and the figures of its trajectories where it is an eval."""
-        self._cumulate(phase.name, phase.end - phase.start)
-        self._cover(phase.start, phase.end)
+        """Add a phase outside any step, and the figures of its trajectories where it is an eval."""
         peak = phase.attributes.get(semconv.GPU_PEAK)
         if peak is not None:
             self._peaks[phase.name] = max(peak, self._peaks.get(phase.name, 0))
-        if self._first_start is None:
-            self._outside.append((phase.start, phase.end))
+        if phase.parent:  # its time is part of the phase around it
+            return
+        self._cumulate(phase.name, phase.end - phase.start)
+        self._cover(phase.start, phase.end)
         if evaluation is not None:
             self._evaluated(evaluation)
 
@@ -82,7 +80,7 @@ class RunFigures:
     def setup(self) -> int:
         """The time before the first step in which no phase ran."""
         until = self._last_end if self._first_start is None else self._first_start
-        before = union((start, min(end, until)) for start, end in self._outside)
+        before = union((start, min(end, until)) for start, end in zip(*self._covered, strict=True))
         return until - self.began - before
 
     @property
@@ -98,10 +96,7 @@ class RunFigures:
     @property
     def phases(self) -> list[Cumulated]:
         """The phases in the order in which they first ran; nested ones are inside theirs."""
-        return [
-            Cumulated(name, time, self._median(self._per_step.get(name)), self._peaks.get(name))
-            for name, time in self._cumulated.items()
-        ]
+        return [Cumulated(name, time, self._median(self._per_step.get(name))) for name, time in self._cumulated.items()]
 
     @property
     def peaks(self) -> dict[str, int]:

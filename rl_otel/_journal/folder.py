@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -11,19 +12,29 @@ SUFFIX: Final = ".journal"
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can read; one that exists must be no link of another user's.
+    """Make a folder that only its owner can read, with what is missing above it.
 
     Raises:
-        OSError: it cannot be made, or belongs to somebody else.
+        OSError: it cannot be made, or somebody else could lead us elsewhere with it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        make_folder(path.parent)
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
         if not path.is_dir():
             raise
-        if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
-            raise PermissionError(f"{path} is a link that belongs to another user") from None
+    for folder in (path.parent, path):
+        if _is_trap(folder):
+            raise PermissionError(f"{folder} belongs to another user")
+
+
+def _is_trap(folder: Path) -> bool:
+    """Whether another user made it: a link, or anything where everybody may make something, as in /tmp."""
+    found = folder.lstat()
+    if found.st_uid in (0, os.geteuid()):
+        return False
+    return stat.S_ISLNK(found.st_mode) or bool(folder.parent.stat().st_mode & stat.S_ISVTX)
 
 
 def journal_path(folder: Path, host: str, pid: int, instance: str, segment: int) -> Path:

@@ -1,58 +1,56 @@
-"""How records lie in a file: two marker bytes, the payload's length, the payload."""
+"""How records lie in a file: two marker bytes, the payload's length and checksum, the payload."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
+from zlib import crc32
 
 # 0xC1 is the one byte that msgpack never begins a value with, so a reader can look for the next frame.
 MARK: Final = b"\xc1R"
-_HEAD: Final = len(MARK) + 4
 MAX_PAYLOAD: Final = 64 << 20
+_HEAD: Final = Struct("<2sII")  # the mark, the payload's length, its CRC-32
+_head: Final = _HEAD.pack
 
 
 def frame(payload: bytes) -> bytes:
     """Return `payload` as it is written to a journal."""
-    return MARK + len(payload).to_bytes(4, "little") + payload
+    return _head(MARK, len(payload), crc32(payload)) + payload
 
 
-def frames(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield each whole frame's payload and the offset behind it; what is no frame is passed over.
+class Scan:
+    """The payloads in a journal's bytes; what is no whole frame is passed over.
 
-    The last offset yielded is where a reader goes on when the file has grown: a torn tail is not behind it.
+    Args:
+        offset: where in the file the first bytes lie that it is fed.
     """
-    at = 0
-    while at + _HEAD <= len(data):
-        end = _end_of(data, at)
-        if end is None:
-            found = _next_frame(data, at + 1)
-            if found is None:
-                return
-            at = found
-        elif end > len(data):
-            # Torn, or still being written; but a tear in the middle of a file has good frames behind it.
-            found = _next_frame(data, at + 1)
-            if found is None:
-                return
-            at = found
-        else:
-            yield data[at + _HEAD : end], end
-            at = end
 
+    def __init__(self, offset: int) -> None:
+        self.offset = offset  # behind the last frame that was found
+        self._data = b""
+        self._began = offset  # where in the file `_data` begins
 
-def _end_of(data: bytes, at: int) -> int | None:
-    """Return the offset behind the frame at `at`, or None where no frame begins."""
-    if data[at : at + len(MARK)] != MARK:
-        return None
-    length = int.from_bytes(data[at + len(MARK) : at + _HEAD], "little")
-    return at + _HEAD + length if 0 < length <= MAX_PAYLOAD else None
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the payloads that `data`, read from behind the last, makes whole."""
+        data = self._data = self._data + data
+        at, unsure = 0, None  # the first frame that may only be not all here yet
+        while (at := data.find(MARK, at)) >= 0:
+            begin = at + _HEAD.size
+            _, length, check = _HEAD.unpack_from(data, at) if begin <= len(data) else (MARK, 0, 0)
+            end = begin + length
+            if end > len(data):
+                # Torn, or still being written. Behind a torn one there are others; its length tells nothing.
+                unsure = at if unsure is None and length <= MAX_PAYLOAD else unsure
+            elif length and crc32(payload := data[begin:end]) == check:
+                self.offset = self._began + end
+                yield payload
+                at, unsure = end, None
+                continue
+            at += len(MARK)
+        self._keep(unsure)
 
-
-def _next_frame(data: bytes, at: int) -> int | None:
-    """Return where the next frame begins that is whole and followed by another or by the end of the data."""
-    while (at := data.find(MARK, at)) >= 0:
-        end = _end_of(data, at)
-        if end is not None and (end == len(data) or _end_of(data, end) is not None):
-            return at
-        at += 1
-    return None
+    def _keep(self, unsure: int | None) -> None:
+        """Keep what the next bytes can complete: a frame, or the mark of one."""
+        cut = unsure if unsure is not None else max(len(self._data) - len(MARK) + 1, self.offset - self._began)
+        self._data, self._began = self._data[cut:], self._began + cut

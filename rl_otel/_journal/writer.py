@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 from rl_otel import _record, _values
 from rl_otel._journal.folder import journal_path, make_folder
-from rl_otel._journal.frames import frame
+from rl_otel._journal.frames import MAX_PAYLOAD, frame
 from rl_otel._safety import say
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
@@ -21,20 +22,16 @@ class Tally:
     """A count that any thread may raise without a lock: `next` of `itertools.count` is one operation."""
 
     def __init__(self) -> None:
-        self._next = count().__next__
-        self._lock = threading.Lock()
+        self.add = count().__next__  # counts one
+        self._lock = threading.RLock()
         self._read = 0  # reading draws a number too
-
-    def add(self) -> None:
-        """Count one."""
-        self._next()
 
     @property
     def total(self) -> int:
         """How many were counted."""
         with self._lock:
             self._read += 1
-            return self._next() - self._read + 1
+            return self.add() - self._read + 1
 
 
 class Writer:
@@ -50,7 +47,7 @@ class Writer:
         self._lost = Tally()
         self._process = process
         self._descriptor: int | None = None
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()  # a signal handler may open spans as well
         self._closed = False
 
     @property
@@ -66,23 +63,25 @@ class Writer:
     def end(self, span: _record.End | _record.Foreign) -> None:
         """Write a span that has ended, and count it."""
         self._ended.add()
-        if not self.append(span):
-            self._lost.add()
+        written = False
+        try:
+            written = self.append(span)
+        finally:
+            if not written:
+                self._lost.add()
 
     def append(self, record: _record.Record) -> bool:
         """Write `record`; False where it could not be written."""
         try:
-            data = frame(_record.encode(record))
+            payload = _record.encode(record)
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
-            data = frame(_record.encode(cleaned(record)))
+            payload = _record.encode(cleaned(record))
+        if len(payload) > MAX_PAYLOAD:
+            return False
         descriptor = self._descriptor
         if descriptor is None:
             descriptor = self._open()
-        try:
-            written = os.write(descriptor, data)
-        except OSError as error:
-            return self._failed(error)
-        return written == len(data) or self._short(descriptor, data[written:])
+        return self._write(descriptor, frame(payload))
 
     def close(self) -> None:
         """Close the file; what comes later is counted as lost."""
@@ -101,30 +100,35 @@ class Writer:
     def _open(self) -> int:
         with self._opening:
             if self._descriptor is None:
-                self._descriptor = -1  # a write to it fails and is counted
                 try:
-                    make_folder(self.folder)
-                    self._descriptor = os.open(self.path, _FLAGS, 0o600)
-                    os.write(self._descriptor, frame(_record.encode(cleaned(self._process()))))
+                    self._descriptor = self._begun()
                 except OSError as error:
+                    self._descriptor = -1  # a write to it fails and is counted
                     say("journal open", "rl_otel: cannot write to the run folder %s: %s", self.folder, error)
             return self._descriptor
 
-    def _failed(self, error: OSError) -> bool:
-        if not self._closed and self._descriptor != -1:
-            say("journal write", "rl_otel: cannot write to %s, spans are lost (and counted): %s", self.path, error)
-        return False
+    def _begun(self) -> int:
+        """Return the file with its first record in it: only then may other threads see it."""
+        make_folder(self.folder)
+        descriptor = os.open(self.path, _FLAGS, 0o600)
+        self._write(descriptor, frame(_record.encode(cleaned(self._process()))))
+        return descriptor
 
-    def _short(self, descriptor: int, rest: bytes) -> bool:
-        # A nearly full disk takes a part. Behind another thread's record the rest would be garbage, which readers
-        # pass over; so finishing is worth the try and harms nobody.
+    def _write(self, descriptor: int, data: bytes) -> bool:
+        reason: object = os.strerror(errno.ENOSPC)
         try:
-            if os.write(descriptor, rest) == len(rest):
+            written = os.write(descriptor, data)
+            if written < len(data):
+                # A nearly full disk takes a part. Behind another thread's record the rest would be garbage, which
+                # readers pass over; so finishing is worth the try and harms nobody.
+                written += os.write(descriptor, data[written:])
+            if written == len(data):
                 return True
-            error = OSError("short write")
-        except OSError as failed:
-            error = failed
-        return self._failed(error)
+        except OSError as error:
+            reason = error
+        if not self._closed and descriptor != -1:
+            say("journal write", "rl_otel: cannot write to %s, spans are lost (and counted): %s", self.path, reason)
+        return False
 
 
 def cleaned(record: Any) -> Any:
@@ -140,4 +144,7 @@ def _clean(value: Any) -> Any:
         return {_values.text(str(key)): _clean(item) for key, item in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], _record.Link | _record.Event):
         return [cleaned(item) for item in value]
-    return _values.plain(value) if value is not None else ""
+    try:
+        return _values.plain(value) if value is not None else ""
+    except Exception:  # whatever it is, the rest of its record is none the worse
+        return f"<{type(value).__qualname__}>"

@@ -92,9 +92,14 @@ def _text(key: str, value: str) -> bytes:
 def _whole(key: str, value: int) -> bytes:
     if 0 <= value < _SMALL:
         return _keep(_wholes, (key, value), _pair(key, _any(value)))
+    if _SMALL <= value < 16384:  # two bytes: most token counts
+        return (_whole_fronts.get((key, 2)) or _whole_front(key, 2)) + bytes((value & 127 | 128, value >> 7))
     number = varint(clean.whole(value) & 0xFFFF_FFFF_FFFF_FFFF)
-    place = (key, len(number))
-    return (_whole_fronts.get(place) or _keep(_whole_fronts, place, _pair(key, b"\x18" + number)[: -place[1]])) + number
+    return (_whole_fronts.get((key, len(number))) or _whole_front(key, len(number))) + number
+
+
+def _whole_front(key: str, length: int) -> bytes:
+    return _keep(_whole_fronts, (key, length), _pair(key, b"\x18" + bytes(length))[:-length])
 
 
 def _float_front(key: str) -> bytes:

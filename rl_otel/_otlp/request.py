@@ -70,7 +70,8 @@ def encode(batch: Batch, protocol: str) -> Encoded:
             except Exception as error:
                 left_out.append((span, error))
             else:
-                scopes.setdefault(_scope(span, own), []).append(encoded)
+                scope = own if type(span) is End else _scope(span, own)
+                (scopes.get(scope) or scopes.setdefault(scope, [])).append(encoded)
         written.append((resource, scopes))
     return Encoded(encoding.request(written), left_out)
 
@@ -94,7 +95,7 @@ class Request:
         one_service: Whether all spans go under one service name.
     """
 
-    __slots__ = ("_encoded", "_one_service", "_own", "_places", "encoding", "resource", "size", "spans")
+    __slots__ = ("_encoded", "_one_service", "_own", "_placed", "_places", "encoding", "resource", "size", "spans")
 
     def __init__(self, encoding: Encoding, resource: Attributes, *, one_service: bool = False) -> None:
         self.encoding = encoding
@@ -102,6 +103,7 @@ class Request:
         self.size = 0  # bytes; the body is never longer
         self.spans: list[Span] = []
         self._encoded: list[bytes] = []
+        self._placed: list[_Place] = []  # where each goes
         self._one_service = one_service
         self._own = _own_scope(resource)
         self._places: set[_Place] = set()
@@ -117,8 +119,7 @@ class Request:
     def body(self) -> bytes:
         """Return the request as it is sent."""
         divided: dict[str, dict[_Scope, list[bytes]]] = {}
-        for span, encoded in zip(self.spans, self._encoded, strict=True):
-            suffix, scope = self._place(span)
+        for (suffix, scope), encoded in zip(self._placed, self._encoded, strict=True):
             divided.setdefault(suffix, {}).setdefault(scope, []).append(encoded)
         return self.encoding.request((_renamed(self.resource, suffix), scopes) for suffix, scopes in divided.items())
 
@@ -143,10 +144,13 @@ class Request:
         self.size += _FRAME + len(encoded)
         self.spans.append(span)
         self._encoded.append(encoded)
+        self._placed.append(place)
         return self.size - before
 
     def _place(self, span: Span) -> _Place:
-        return "" if self._one_service else _suffix(span), _scope(span, self._own)
+        if type(span) is End:
+            return "" if self._one_service else semconv.SERVICE_SUFFIX.get(span.name, ""), self._own
+        return "", _scope(span, self._own)
 
 
 def _suffix(span: Span) -> str:

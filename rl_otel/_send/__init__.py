@@ -5,6 +5,7 @@ A sender never raises and never outlives its timeout. Whether and when to try ag
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Protocol
 
 from rl_otel._send.backoff import Backoff
@@ -14,6 +15,7 @@ from rl_otel._send.outcome import Fault, Outcome, State
 from rl_otel._send.over_grpc import GrpcSender
 from rl_otel._send.over_http import HttpSender
 from rl_otel._send.proxy import proxy_for
+from rl_otel._send.untraced import untraced
 
 __all__ = [
     "PROTOCOLS",
@@ -24,9 +26,11 @@ __all__ = [
     "State",
     "Target",
     "diagnose",
+    "prepare",
     "proxy_for",
     "resolve",
     "sender_for",
+    "untraced",
 ]
 
 
@@ -38,6 +42,18 @@ class Sender(Protocol):
 
     def close(self) -> None:
         """Close what is open; the next `send` opens it again."""
+
+
+def prepare(target: Target) -> None:
+    """Import what sending needs, on the caller's thread.
+
+    On the thread that sends, a fork meanwhile would leave the child waiting for ever for the same import.
+    """
+    for module in ("grpc",) if target.protocol == GRPC else ("encodings.idna",):
+        try:
+            import_module(module)
+        except Exception:  # noqa: S110 - the first attempt to send says it
+            pass
 
 
 def sender_for(target: Target) -> Sender:

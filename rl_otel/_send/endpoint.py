@@ -103,7 +103,7 @@ def resolve(
         port=port,
         secure=secure,
         path="" if protocol == GRPC else _path(url, as_is, notes),
-        headers={**authorization(url), **(headers or {})},
+        headers=_headers(url, headers or {}),
         gzip=gzip,
         certificate=certificate,
         client_certificate=client_certificate,
@@ -191,6 +191,11 @@ def _path(url: SplitResult, as_is: bool, notes: list[str]) -> str:
         if as_is:
             notes.append(f"an endpoint for traces needs its path: {TRACES} was appended")
     return f"{path}?{url.query}" if url.query else path
+
+
+def _headers(url: SplitResult, headers: Mapping[str, str]) -> dict[str, str]:
+    given = {name.lower() for name in headers}
+    return {**headers, **{name: value for name, value in authorization(url).items() if name.lower() not in given}}
 
 
 def authorization(url: SplitResult) -> dict[str, str]:

@@ -5,8 +5,6 @@ grpc is imported at the first use; its own retries are off, since the journal is
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +12,7 @@ from rl_otel._otlp.wire import fields
 from rl_otel._send import answers
 from rl_otel._send.endpoint import Target
 from rl_otel._send.outcome import BadSetting, Fault, Outcome, State
+from rl_otel._send.untraced import untraced
 from rl_otel._version import __version__
 
 _METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -31,8 +30,6 @@ _SIGNS: Final = {
     Fault.UNKNOWN_HOST: ("resolving", "resolution", "dns"),
     Fault.UNREACHABLE: ("connect", "socket closed"),
 }
-#: What instrumentations look for before they make a span of a call.
-_SUPPRESS: Final = "suppress_instrumentation"
 #: Of our own: a channel shared with the host's would share its faults. After an outage one second is lost, not 120.
 _OPTIONS: Final = (
     ("grpc.enable_retries", 0),
@@ -60,7 +57,7 @@ class GrpcSender:
         except Exception as error:  # a broken build raises what it likes
             return Outcome(State.REFUSED, Fault.SETTINGS, f"grpc cannot be imported: {error}")
         try:
-            with _not_traced():
+            with untraced():
                 self._open(grpc)
                 answer = self._export(body, timeout=max(timeout, 0.0), metadata=self._metadata)
             return answers.accepted(*answers.partial_success(answer), spans)
@@ -93,17 +90,6 @@ def _credentials(grpc: Any, target: Target) -> Any:
         return grpc.ssl_channel_credentials(*(Path(file).read_bytes() if file else None for file in files))
     except OSError as error:
         raise BadSetting(str(error)) from error
-
-
-@contextlib.contextmanager
-def _not_traced() -> Iterator[None]:
-    from opentelemetry.context import attach, detach, set_value
-
-    token = attach(set_value(_SUPPRESS, True))
-    try:
-        yield
-    finally:
-        detach(token)
 
 
 def _refusal(error: Any) -> Outcome:

@@ -73,7 +73,7 @@ class HttpSender:
             self.close()
         if self._connection is None:
             if self._target.secure and self._context is None:
-                self._context = trusted(self._target)
+                self._context = _trusted(self._target)
             self._connection = _Connection(self._target, self._context)
         self._connection.deadline = deadline
         return self._connection
@@ -206,12 +206,7 @@ def _proxy_authorization(target: Target) -> dict[str, str]:
     return {f"Proxy-{name}": value for name, value in authorization(proxy).items()} if proxy else {}
 
 
-def trusted(target: Target) -> ssl.SSLContext:
-    """Return how to verify the receiver and to prove who we are.
-
-    Raises:
-        BadSetting: a certificate file is missing or unusable.
-    """
+def _trusted(target: Target) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=target.certificate)
         if target.client_certificate:

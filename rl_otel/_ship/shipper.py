@@ -96,11 +96,13 @@ class Shipper:
                 self._changed.wait(left)
             return self.tally.total >= ended
 
-    def stop(self) -> None:
-        """Ask the thread to end; it is a daemon, so one that hangs in a name look-up holds nobody."""
+    def stop(self, timeout: float) -> None:
+        """End the thread, waiting `timeout` seconds at most; a daemon that hangs in a name look-up holds nobody."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        if self._thread is not None and self._alive():
+            self._thread.join(max(timeout, 0.0))
 
     def _alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -114,10 +116,10 @@ class Shipper:
             self._sleep(self._delay)
         self._outlet.close()
 
-    def _sleep(self, seconds: float) -> None:
+    def _sleep(self, seconds: float, *, patient: bool = False) -> None:
+        """Wait, unless someone is in a hurry; `patient` waits all the same."""
         with self._changed:
-            if not self._hurry and not self._stopped:
-                self._changed.wait(seconds)
+            self._changed.wait_for(lambda: self._stopped or (self._hurry and not patient), seconds)
             self._hurry = False
 
     def _pass(self) -> None:
@@ -163,7 +165,7 @@ class Shipper:
             self._count(sent=verdict.sent, dropped=verdict.dropped)
             spans = verdict.rest
             if spans:
-                self._sleep(self._backoff.delay(verdict.wait))
+                self._sleep(self._backoff.delay(verdict.wait), patient=verdict.wait is not None)
                 if self._stopped:
                     return
         self._backoff.reset()

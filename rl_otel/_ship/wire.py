@@ -42,6 +42,7 @@ class Wire:
             elif outcome.state is State.TOO_LARGE and len(request.spans) > 1:
                 requests[:0] = request.split()
             elif outcome.state is State.RETRY or outcome.fault.of_address:
+                self._away = True
                 self._tell(outcome)
                 rest = [span for each in (request, *requests) for span in each.spans]
                 return Verdict(sent, dropped, rest, outcome.after)
@@ -77,7 +78,6 @@ class Wire:
         return self._sender.send(request.body(), len(request.spans), self._timeout)
 
     def _tell(self, outcome: Outcome) -> None:
-        self._away = self._away or not outcome.ok
         say("send", "%s", diagnose(self._target, outcome))
 
     def _is_back(self) -> None:

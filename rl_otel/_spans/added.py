@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
+
+from opentelemetry.context import get_current
 
 from rl_otel import _runtime, _values, semconv
 from rl_otel._clock import now
@@ -56,7 +60,11 @@ def add(kind: str, start: int | datetime, end: int | datetime, parent: Any = Non
         return NULL
     try:
         span = _made(kind, words)
-        span.begin_at(runtime, parent if isinstance(parent, Span) else ambient.current())
+        if isinstance(parent, Span):
+            span.begin_at(runtime, parent, None)
+        else:
+            enclosing = ambient.current()
+            span.begin_at(runtime, enclosing, ambient.foreign_parent(get_current()))
         span.record(words)
         span.end_at(*_times(kind, start, end, runtime.began, span))
         return span
@@ -67,11 +75,10 @@ def add(kind: str, start: int | datetime, end: int | datetime, parent: Any = Non
 
 def _made(kind: str, words: dict[str, Any]) -> Span:
     """Make the handle; words that the opener takes are taken out of `words`."""
-    opener = _KINDS.get(kind)
-    if opener is None:
-        return phase.Phase(kind)
-    known = opener().arguments()
-    return opener(**{name: words.pop(name) for name in list(words) if name in known and name not in opener.words})
+    opener = _KINDS.get(kind) or partial(phase.Phase, kind)
+    span = opener()
+    known = span.arguments().keys() - span.words.keys() - {"name"}
+    return opener(**{name: words.pop(name) for name in known & words.keys()})
 
 
 def _times(kind: str, start: Any, end: Any, began: int, span: Span) -> tuple[int, int]:
@@ -97,15 +104,28 @@ def _times(kind: str, start: Any, end: Any, began: int, span: Span) -> tuple[int
 def _nanoseconds(moment: Any) -> int | None:
     if isinstance(moment, datetime):
         return None if moment.tzinfo is None else round(moment.timestamp() * 1e6) * 1000
-    moment = _values.plain(moment)
-    return moment if type(moment) is int else None
+    number = _number(moment)
+    return None if number is None else round(number)
 
 
 def _length(start: Any, end: Any) -> int:
     """Return the duration where both are of one clock: whatever its zero, the difference is right."""
-    first, last = _values.plain(start), _values.plain(end)
-    if type(first) is int and type(last) is int:
-        return min(max(last - first, 0), _HOUR)
-    if isinstance(first, float) and isinstance(last, float):  # seconds of time.time() or time.perf_counter()
-        return min(max(round((last - first) * 1e9), 0), _HOUR)
-    return 0
+    first, last = _seconds(start), _seconds(end)
+    return 0 if first is None or last is None else min(max(round((last - first) * 1e9), 0), _HOUR)
+
+
+def _seconds(moment: Any) -> float | None:
+    if isinstance(moment, datetime):
+        return moment.timestamp()
+    number = _number(moment)
+    if number is None or type(number) is float:  # time.time() or time.perf_counter()
+        return number
+    return number / 1e9
+
+
+def _number(moment: Any) -> float | None:
+    try:
+        number: Any = _values.plain(moment) if hasattr(moment, "__float__") else None
+    except _values.Unreadable:
+        return None
+    return number if type(number) in (int, float) and math.isfinite(number) else None

@@ -18,15 +18,15 @@ class Call(Span):
     """What generate and the environment's calls share: they are parts of a trajectory, and watched when they last."""
 
     def _watch(self, runtime: Runtime) -> None:
-        runtime.timeline.begin_call(self)
+        runtime.timeline.calls[id(self)] = self
 
     def _unwatch(self, runtime: Runtime) -> None:
-        runtime.timeline.end_call(self)
+        runtime.timeline.calls.pop(id(self), None)
 
     def _closed(self, end: int) -> None:
         gathering = self.gathering
         if gathering is not None:
-            if gathering.owner.ended:
+            if gathering.owner.finished:
                 self._attributes[semconv.LATE] = True
             else:
                 gathering.child(self, end)
@@ -91,14 +91,15 @@ class Generate(Call):
             attributes[semconv.REQUEST_MODEL] = self.model
         if self.provider is not None:
             attributes[semconv.PROVIDER_NAME] = self.provider
-        version = runtime.policy_version if self.policy_version is None else self.policy_version
+        version = _values.argument(self.policy_version, int)
+        version = runtime.policy_version if version is None else version
         if version is not None and self.purpose == semconv.PURPOSE_POLICY:
             attributes[semconv.POLICY_VERSION] = version
 
-    def _put(self, word: semconv.Word, plain: Any) -> None:
+    def _put(self, word: semconv.Word, plain: Any, attributes: dict[str, Any]) -> None:
         if type(plain) is list and word.attribute == semconv.OUTPUT_TOKENS:
-            self._attributes.setdefault(semconv.SEQUENCES, len(plain))
-        super()._put(word, plain)
+            attributes.setdefault(semconv.SEQUENCES, len(plain))
+        super()._put(word, plain, attributes)
 
     def _gathered(self, gathering: Any) -> None:
         if self.purpose == semconv.PURPOSE_POLICY:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 def decorated(opener: Span, function: Any) -> Any:
     """Return `function` with a span around each call; a generator's span lasts until it is exhausted or closed."""
+    if isinstance(function, staticmethod | classmethod):
+        return type(function)(decorated(opener, function.__func__))
     if inspect.isasyncgenfunction(function):
         wrapper = _async_generator(opener, function)
     elif inspect.isgeneratorfunction(function):
@@ -47,114 +50,113 @@ def _coroutine(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]
 
 def _generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        return (yield from resumed(opener.fresh(), function(*args, **kwargs)))
+        generator = function(*args, **kwargs)
+        given = _Given(generator.send, generator.throw)
+        with _Apart(opener.fresh()) as context:
+            while True:
+                try:
+                    passing = [context.run(given)]
+                except StopIteration as stop:
+                    return stop.value
+                try:
+                    given.value = yield passing.pop()
+                except BaseException as error:
+                    given.error = error
 
     return wrapper
 
 
 def _async_generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        generator = async_resumed(opener.fresh(), function(*args, **kwargs))
-        try:
-            value = await generator.asend(None)
+        generator = function(*args, **kwargs)
+        given = _Given(generator.asend, generator.athrow)
+        with _Apart(opener.fresh()) as context:
             while True:
                 try:
-                    sent = yield value
-                except GeneratorExit:
-                    raise
+                    passing = [await _within(context, given)]
+                except StopAsyncIteration:
+                    return
+                try:
+                    given.value = yield passing.pop()
                 except BaseException as error:
-                    value = await generator.athrow(error)
-                else:
-                    value = await generator.asend(sent)
-        except StopAsyncIteration:
-            return
-        finally:
-            await generator.aclose()
+                    given.error = error
 
     return wrapper
 
 
-def resumed(span: Span, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Run `generator` inside `span`, each resume in a context of its own, so that none leaks to who consumes it."""
-    context = contextvars.copy_context()
-    context.run(span.start)
-    ended: BaseException | None = None
-    try:
-        return (yield from _Resumed(context, generator))
-    except BaseException as error:
-        ended = error
-        raise
-    finally:
-        context.run(span.end, ended)
+class _Apart:
+    """A span that is open in a context of its own, so that it does not leak to who consumes a generator."""
+
+    def __init__(self, span: Span) -> None:
+        self._context = contextvars.copy_context()
+        self._span = span
+
+    def __enter__(self) -> contextvars.Context:
+        self._context.run(self._span.__enter__)
+        return self._context
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._context.run(self._span.end, error)
 
 
-class _Resumed:
-    """A generator whose every resume runs in `context`."""
+class _Given:
+    """Resumes a generator with what its consumer gave: a value, or an exception.
 
-    def __init__(self, context: contextvars.Context, generator: Any) -> None:
+    It lets go of both, as what is yielded is only passing: a batch must not live longer because it is traced, and an
+    exception that its own traceback leads to waits for the garbage collector.
+    """
+
+    def __init__(self, send: Callable[[Any], Any], throw: Callable[[BaseException], Any]) -> None:
+        self._send = send
+        self._throw = throw
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def __call__(self) -> Any:
+        value, error, self.value, self.error = self.value, self.error, None, None
+        try:
+            return self._send(value) if error is None else self._throw(error)
+        finally:
+            del value, error
+
+
+@types.coroutine
+def _within(context: contextvars.Context, function: Callable[[], Awaitable[Any]]) -> Generator[Any, Any, Any]:
+    """Await what `function` returns, each step of it in `context`."""
+    return (yield from _Steps(context, context.run(function).__await__()))
+
+
+class _Steps:
+    """The steps of an awaitable, each in `context`. Once it is over, a traceback leads no further than to here."""
+
+    def __init__(self, context: contextvars.Context, steps: Generator[Any, Any, Any]) -> None:
         self._context = context
-        self._generator = generator
+        self._steps = steps
 
-    def __iter__(self) -> _Resumed:
+    def __iter__(self) -> _Steps:
         return self
 
     def __next__(self) -> Any:
-        return self._context.run(next, self._generator)
+        return self.send(None)
 
     def send(self, value: Any) -> Any:
-        return self._context.run(self._generator.send, value)
+        try:
+            return self._context.run(self._steps.send, value)
+        except BaseException:
+            del self._steps
+            raise
 
     def throw(self, *error: Any) -> Any:
-        return self._context.run(self._generator.throw, *error)
+        try:
+            return self._context.run(self._steps.throw, *error)
+        except BaseException:
+            del self._steps
+            raise
+        finally:
+            del error
 
     def close(self) -> None:
-        self._context.run(self._generator.close)
-
-
-class async_resumed:  # noqa: N801 - it stands beside `resumed`
-    """The same for an async generator."""
-
-    def __init__(self, span: Span, generator: AsyncGenerator[Any, Any]) -> None:
-        self._span = span
-        self._generator = generator
-        self._context = contextvars.copy_context()
-        self._context.run(span.start)
-
-    async def asend(self, value: Any) -> Any:
-        """Resume the generator with `value`."""
-        return await self._step(self._generator.asend(value))
-
-    async def athrow(self, error: BaseException) -> Any:
-        """Resume the generator with an exception."""
-        return await self._step(self._generator.athrow(error))
-
-    async def aclose(self) -> None:
-        """Close the generator, and end the span if that has not happened."""
-        try:
-            await _InContext(self._context, self._generator.aclose())
-        finally:
-            self._context.run(self._span.end, None if self._span.ended else GeneratorExit())
-
-    async def _step(self, resume: Awaitable[Any]) -> Any:
-        try:
-            return await _InContext(self._context, resume)
-        except StopAsyncIteration:
-            self._context.run(self._span.end)
-            raise
-        except BaseException as error:
-            self._context.run(self._span.end, error)
-            raise
-
-
-class _InContext:
-    """An awaitable whose every step runs in `context`."""
-
-    def __init__(self, context: contextvars.Context, awaitable: Awaitable[Any]) -> None:
-        self._context = context
-        self._awaitable = awaitable
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return (yield from _Resumed(self._context, self._awaitable.__await__()))
+        self._context.run(self._steps.close)
 
 
 def bind(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,7 +169,7 @@ def bind(function: Callable[..., Any]) -> Callable[..., Any]:
 
         @functools.wraps(function)
         async def bound(*args: Any, **kwargs: Any) -> Any:
-            return await _InContext(context.copy(), function(*args, **kwargs))
+            return await _within(context.copy(), functools.partial(function, *args, **kwargs))
 
     else:
 

@@ -19,6 +19,7 @@ class Gathering:
 
     def __init__(self, owner: Span, around: Gathering | None) -> None:
         self.owner = owner
+        self.is_trajectory = owner.name == semconv.TRAJECTORY  # else its owner is a rollout or an eval
         self.around = around
         self.children: list[tuple[str, int, int]] = []
         self.direct = _figures.Direct()
@@ -30,11 +31,6 @@ class Gathering:
         self.last_call: dict[str, Any] = {}  # and of the policy's call
         self._tokens: list[tuple[int | None, int | None]] = []
         self._ordinals = count()
-
-    @property
-    def is_trajectory(self) -> bool:
-        """Whether its owner is a trajectory; else it is a rollout or an eval."""
-        return self.owner.name == semconv.TRAJECTORY
 
     def child(self, span: Span, end: int) -> None:
         """Note the time of a child that ended; of one that is inside another child, only what is no time."""

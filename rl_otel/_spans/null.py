@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rl_otel._spans.otel import OtelSpan
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-class Null:
+class Null(OtelSpan):
     """A handle that records nothing; false in a condition."""
 
     name = ""
@@ -15,15 +20,31 @@ class Null:
     trace_id = ""
     span_id = ""
     recording = False
+    ended = True
 
     def __bool__(self) -> bool:
         return False
 
-    def record(self, mapping: Mapping[str, Any] | None = None, /, **words: Any) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Do nothing."""
+
+    def start(self) -> Self:
+        """Do nothing."""
+        return self
 
     def end(self, error: BaseException | None = None) -> None:
         """Do nothing."""
+
+    def record(self, mapping: Mapping[str, Any] | None = None, /, **words: Any) -> None:
+        """Do nothing."""
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Nothing is known."""
+        return {}
 
     @property
     def summary(self) -> dict[str, float | int]:

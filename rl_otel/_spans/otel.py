@@ -14,8 +14,8 @@ from rl_otel._clock import now
 class OtelSpan:
     """`opentelemetry.trace.Span`, for code that takes ours for one: it may add to the span, but never ends it."""
 
-    _trace: bytes
-    _span: bytes
+    _trace: bytes = b""
+    _span: bytes = b""
     _attributes: dict[str, Any]
     _flags: int = 0
     _status: int = _record.UNSET

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _record, _values, semconv
@@ -37,8 +38,8 @@ class Phase(Span):
         """Whether it is one; inside a trajectory a reward or a wait is a part of that instead."""
         return self.gathering is None or not self.gathering.is_trajectory
 
-    def _fits(self, enclosing: Span | None) -> bool:
-        if enclosing is None or isinstance(enclosing, Phase):
+    def _fits(self, enclosing: Span) -> bool:
+        if isinstance(enclosing, Phase):
             return True
         return enclosing.name == semconv.STEP if self.is_phase else self.name in semconv.PART_OF
 
@@ -218,18 +219,17 @@ class Rollout(Named):
             self._attributes[semconv.ROLLOUT_INDEX] = self.step.next_rollout()
         super()._opened(runtime)
 
-    def _take(self, name: str, word: semconv.Word | None, value: Any) -> None:
-        if name == "rewards" and (rewards := _values.as_type(value, float)):
-            rewards = rewards if type(rewards) is list else [rewards]
-            self._attributes[semconv.REWARD_MEAN] = sum(rewards) / len(rewards)
-            self._attributes[semconv.REWARD_MIN] = min(rewards)
-            self._attributes[semconv.REWARD_MAX] = max(rewards)
-        elif name == "dropped" and isinstance(value, dict):
-            for reason, count in value.items():
-                key = semconv.TRAJECTORIES_DROPPED.format(reason=_values.text(str(reason), 64))
-                self._attributes[key] = _values.as_type(count, int)
-        else:
-            super()._take(name, word, value)
+    def _take_all(self, words: Mapping[str, Any]) -> None:
+        super()._take_all({name: value for name, value in words.items() if name != "dropped"})
+        dropped = words.get("dropped", {})
+        for reason, count in (dropped if isinstance(dropped, Mapping) else {"unknown": dropped}).items():
+            attribute = semconv.TRAJECTORIES_DROPPED.format(reason=_values.text(str(reason), 64))
+            self._take("dropped", semconv.Word(attribute, int), count)
+
+    def _put(self, word: semconv.Word, plain: Any, attributes: dict[str, Any]) -> None:
+        super()._put(word, plain, attributes)
+        if word.attribute == semconv.REWARD_MEAN and type(plain) is list and plain:
+            attributes[semconv.REWARD_MIN], attributes[semconv.REWARD_MAX] = min(plain), max(plain)
 
     def _closed(self, end: int) -> None:
         gathering = self.gathering

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from opentelemetry.context import get_current
+
 from rl_otel import _ids, _record, _runtime, _safety, _values, semconv
 from rl_otel._clock import now
 from rl_otel._deferred import Deferred
@@ -18,11 +20,14 @@ from rl_otel._spans.otel import OtelSpan, message_of
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.trace import SpanContext
     from typing_extensions import Self
 
     from rl_otel._runtime import Runtime
     from rl_otel._spans.gather import Gathering
     from rl_otel._spans.step import Step
+
+_SHORT = 256  # characters of a text that needs no look
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -40,7 +45,7 @@ class Span(OtelSpan):
 
     enclosing: Span | None = None
     outside: Context
-    inside: Context
+    inside: Context | None = None
     step: Step | None = None
     gathering: Gathering | None = None  # where the figures of calls and trajectories inside it are gathered
     began: int = 0
@@ -49,10 +54,8 @@ class Span(OtelSpan):
     added = False  # recorded afterwards, by `add`
 
     _runtime: Runtime | None = None
-    _trace: bytes = b""
-    _span: bytes = b""
     _parent: bytes = b""
-    _deferred: list[tuple[semconv.Word, Deferred]] | None = None
+    _deferred: dict[str, tuple[semconv.Word, Deferred]] | None = None  # by attribute
 
     # --- for the host ------------------------------------------------------------------------------------------------
 
@@ -156,27 +159,38 @@ class Span(OtelSpan):
     # --- beginning ----------------------------------------------------------------------------------------------------
 
     def _begin(self, runtime: Runtime) -> None:
+        enclosing = ambient.current()
         if self._runtime is not None:
-            self._again()
-        self.begin_at(runtime, ambient.current())
+            enclosing = self._again(enclosing)
+        before = get_current()
+        # Between us and the span around us another library may have opened one of its own.
+        direct = enclosing is not None and before is enclosing.inside
+        self.begin_at(runtime, enclosing, None if direct else ambient.foreign_parent(before))
         self._watch(runtime)
-        ambient.enter(self)
+        ambient.enter(self, before)
 
-    def begin_at(self, runtime: Runtime, enclosing: Span | None) -> None:
-        """Take a place inside `enclosing`, without becoming the current span."""
+    def begin_at(self, runtime: Runtime, enclosing: Span | None, foreign: SpanContext | None) -> None:
+        """Take a place inside `enclosing` and another library's span there, without becoming the current span."""
         self._attributes = {}
         self._settle_in(enclosing, runtime)
+        if foreign is not None:
+            self._beneath(foreign)
         self._runtime = runtime
         self.enclosing = enclosing
         self.began = now()
         self._opened(runtime)
 
-    def _again(self) -> None:
-        # A handle used twice in a row is a new span each time.
+    def _again(self, enclosing: Span | None) -> Span | None:
+        """Become a handle that has not begun: used twice in a row it is a new span each time."""
         if not self.finished:
             say(f"twice {self.name}", "rl_otel: %s entered twice; make a new one for each `with`", self.name)
-        for name in [n for n in self.__dict__ if n not in self.arguments()]:
-            del self.__dict__[name]
+            self._finish(None)
+        while enclosing is not None and enclosing.within(self):  # nothing is inside itself
+            enclosing = ambient.nearest(enclosing.enclosing)
+        arguments = self.arguments()
+        self.__dict__.clear()
+        self.__init__(**arguments)  # type: ignore[misc]
+        return enclosing
 
     def _settle_in(self, enclosing: Span | None, runtime: Runtime) -> None:
         """Take identity, step and mode from the span around it; a root makes its own."""
@@ -185,11 +199,8 @@ class Span(OtelSpan):
             self._root(_ids.trace_id(), runtime)
         else:
             self._child_of(enclosing)
-        if not self._fits(enclosing):
-            self._out_of_place(enclosing)
-        foreign = ambient.foreign_parent(enclosing)
-        if foreign is not None:
-            self._beneath(foreign)
+            if enclosing.name not in self.places and not self._fits(enclosing):
+                self._out_of_place(enclosing)
 
     def _root(self, trace: bytes, runtime: Runtime) -> None:
         self._trace = trace
@@ -206,25 +217,24 @@ class Span(OtelSpan):
         if enclosing.mode is not None:
             self.mode = self._attributes[semconv.MODE] = enclosing.mode
 
-    def _beneath(self, foreign: Any) -> None:
+    def _beneath(self, foreign: SpanContext) -> None:
         """Another library's span is current: become its child within one trace, else link to it."""
         trace, span = foreign.trace_id.to_bytes(16, "big"), foreign.span_id.to_bytes(8, "big")
         if trace == self._trace:
             self._parent = span
-        elif self.enclosing is None:
+        else:
             self._links = [*(self._links or ()), _record.Link(trace, span, {})]
 
-    def _fits(self, enclosing: Span | None) -> bool:
-        # With nothing around it a span is the root of a trace of its own, and that is a place.
-        return enclosing is None or enclosing.name in self.places
+    def _fits(self, enclosing: Span) -> bool:
+        """Whether `enclosing` will do though it is none of `places`; with nothing around it a span is in place."""
+        return False
 
-    def _out_of_place(self, enclosing: Span | None) -> None:
-        where = enclosing.name if enclosing is not None else ""
+    def _out_of_place(self, enclosing: Span) -> None:
         say(
-            f"place {self.name} {where}",
+            f"place {self.name} {enclosing.name}",
             "rl_otel: %s was opened directly inside %s and is recorded there; it belongs into %s",
             self.name,
-            where,
+            enclosing.name,
             " or ".join(self.places) or "no other span",
         )
 
@@ -243,10 +253,17 @@ class Span(OtelSpan):
         known, attributes = self.words, self._attributes
         for name, value in words.items():
             word = known.get(name)
-            if word is None or type(value) is not word.type or word.type is str:
+            if word is not None and type(value) is word.type:
+                if word.type is not str:
+                    attributes[word.attribute] = value
+                    continue
+                if isinstance(value, str) and len(value) < _SHORT and value.isascii():
+                    attributes[word.attribute] = [value] if word.many else value
+                    continue
+            try:
                 self._take(name, word, value)
-            else:
-                attributes[word.attribute] = [value] if word.many and word.type is str else value
+            except Exception as error:  # the words beside it are none the worse
+                swallow(f"record({name!r}) of {self.name}", error)
 
     def _take(self, name: str, word: semconv.Word | None, value: Any) -> None:
         """Set a value that is not just what its word expects: convert it, or wait for it."""
@@ -257,32 +274,37 @@ class Span(OtelSpan):
         try:
             plain = _values.as_type(value, word.type)
         except _values.Unreadable:
-            self._deferred = [*(self._deferred or ()), (word, Deferred(value))]
+            self._attributes.pop(word.attribute, None)  # what is set from now on is the later value
+            self._deferred = {**(self._deferred or {}), word.attribute: (word, Deferred(value))}
             return
         if plain is not None:
-            self._put(word, plain)
+            self._put(word, plain, self._attributes)
 
-    def _put(self, word: semconv.Word, plain: Any) -> None:
-        """Set a value that is no exact match of its word: a list, a converted number, a string."""
+    def _put(self, word: semconv.Word, plain: Any, attributes: dict[str, Any]) -> None:
+        """Set a value that is no exact match of its word: a list, a converted number, a string, one that came late."""
         if type(plain) is list and word.type is not object and not (word.many and word.type is str):
             plain = _summed(word, plain)
         elif type(plain) is str and word.many and word.type is str:
             plain = [plain]
         if plain is not None:
-            self._attributes[word.attribute] = plain
+            attributes[word.attribute] = plain
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _finish(self, error: BaseException | None) -> None:
         if self.finished or self._runtime is None:
             return
-        self.finished = end = max(now(), self.began)
-        ambient.leave(self)
-        self._unwatch(self._runtime)
-        if error is not None:
-            self._fail(error)
-        self._closed(end)
-        self._write(end)
+        end = now()
+        end = max(end, self.began)
+        self.finished = end
+        try:
+            self._unwatch(self._runtime)
+            if error is not None:
+                self._fail(error)
+            self._closed(end)
+        finally:  # an error of ours costs figures, neither the span nor the host its context
+            ambient.leave(self)
+            self._write(end)
 
     def end_at(self, start: int, end: int) -> None:
         """End a span that is only known afterwards; what happened inside it is not known."""
@@ -310,7 +332,8 @@ class Span(OtelSpan):
         runtime = self._runtime
         if runtime is None:
             return
-        if self._deferred is not None:
+        awaited = self._due(self._deferred) if self._deferred else None
+        if awaited:
             self._flags |= _record.AWAITED
         runtime.journal.end(
             _record.End(
@@ -328,8 +351,16 @@ class Span(OtelSpan):
                 self._events or [],
             )
         )
-        if self._deferred is not None:
-            runtime.defer(self._span, self._deferred)
+        self._written(runtime, awaited=bool(awaited))
+        if awaited:
+            runtime.defer(self._span, self._put, awaited)
+
+    def _due(self, deferred: dict[str, tuple[semconv.Word, Deferred]]) -> list[tuple[semconv.Word, Deferred]]:
+        """Return the values to wait for: those that were not recorded anew since."""
+        return [due for attribute, due in deferred.items() if attribute not in self._attributes]
+
+    def _written(self, runtime: Runtime, *, awaited: bool) -> None:
+        """Tell who waits for this end that it is in the journal; subclasses do."""
 
 
 def planned(error: BaseException) -> bool:

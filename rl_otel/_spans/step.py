@@ -58,10 +58,6 @@ class Step(Span):
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
-    def _again(self) -> None:
-        super()._again()
-        self.__init__(self._index)  # type: ignore[misc]
-
     def _settle_in(self, enclosing: Span | None, runtime: Runtime) -> None:
         self.index = self._number(runtime)
         super()._settle_in(enclosing, runtime)
@@ -80,10 +76,9 @@ class Step(Span):
     def _number(self, runtime: Runtime) -> int:
         if self._index is None:
             return runtime.next_step()
-        number = _values.as_type(self._index, int)
-        if type(number) is not int:
+        number = _values.argument(self._index, int)
+        if number is None:
             say("step index", "rl_otel: step(%r): the index is no number, counting on instead", self._index)
-            return runtime.next_step()
         return runtime.next_step(number)
 
     def _opened(self, runtime: Runtime) -> None:
@@ -99,10 +94,8 @@ class Step(Span):
         phases, trajectories = list(self.phases), list(self.trajectories)
         return _figures.step(self.index, self.began, end, self._attributes, phases=phases, trajectories=trajectories)
 
-    def _write(self, end: int) -> None:
-        super()._write(end)
-        if self._runtime is not None:
-            self._runtime.step_ended(self._span, self.in_figures(), awaited=self._deferred is not None)
+    def _written(self, runtime: Runtime, *, awaited: bool) -> None:
+        runtime.step_ended(self._span, self.in_figures(), awaited=awaited)
 
     def left(self) -> None:
         """End it where nobody can tell why the loop was left."""
@@ -120,7 +113,7 @@ def steps(items: Iterable[Item]) -> Iterator[Item]:
         step = Step(item if isinstance(item, int) and not isinstance(item, bool) else None).start()
         try:
             yield item
-        except GeneratorExit:
+        except BaseException:
             step.left()
             raise
         step.end()

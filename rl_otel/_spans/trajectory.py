@@ -30,6 +30,8 @@ class Trajectory(Span):
     words = semconv.WORDS[semconv.TRAJECTORY]
     places = (semconv.ROLLOUT, semconv.EVAL, semconv.TRAJECTORY)
 
+    _current_policy: int | None = None  # that of the process when it began
+
     def __init__(
         self,
         id: str | int | None = None,  # noqa: A002 - the field's word
@@ -69,9 +71,7 @@ class Trajectory(Span):
             super()._settle_in(enclosing, runtime)
         self.gathering = Gathering(self, around)
         self._identify()
-        version = runtime.policy_version if called["policy_version"] is None else called["policy_version"]
-        if version is not None:
-            self.gathering.versions.append(version)
+        self._current_policy = runtime.policy_version
 
     def _name_it(self, around: Gathering | None, runtime: Runtime) -> str | int:
         id_, group, sample = (self._called[name] for name in ("id", "group", "sample"))
@@ -93,19 +93,12 @@ class Trajectory(Span):
         attributes, called = self._attributes, self._called
         attributes[semconv.TRAJECTORY_ID] = self.id
         for word, attribute, kind in _IDENTITY:
-            if called[word] is not None:
-                attributes[attribute] = _values.as_type(called[word], kind)
+            value = _values.argument(called[word], kind)
+            if value is not None:
+                attributes[attribute] = value
 
     def _watch(self, runtime: Runtime) -> None:
         runtime.journal.append(self.start_record())
-
-    # --- recording ----------------------------------------------------------------------------------------------------
-
-    def _put(self, word: semconv.Word, plain: Any) -> None:
-        if word.attribute == semconv.POLICY_VERSION and self.gathering is not None:
-            self.gathering.versions.append(plain)
-        else:
-            super()._put(word, plain)
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -122,12 +115,20 @@ class Trajectory(Span):
         attributes = self._attributes
         if semconv.TRAJECTORY_OUTCOME not in attributes:
             attributes[semconv.TRAJECTORY_OUTCOME] = _outcome(gathering)
-        if gathering.versions:
-            attributes[semconv.POLICY_VERSION_FIRST] = gathering.versions[0]
-            attributes[semconv.POLICY_VERSION_LAST] = gathering.versions[-1]
+        self._set_versions(gathering)
         figures = self.in_figures(gathering, end)
         attributes.update(_figures.trajectory_attributes(figures))
         self._hand_on(gathering, figures)
+
+    def _set_versions(self, gathering: Gathering) -> None:
+        """Set the policy's first and last version: as told, else as its calls say, else that of its beginning."""
+        attributes = self._attributes
+        told = _values.argument(self._called["policy_version"], int), attributes.pop(semconv.POLICY_VERSION, None)
+        known = [version for version in (told[0], *gathering.versions, told[1]) if version is not None]
+        if not known and self._current_policy is not None:
+            known = [self._current_policy]
+        if known:
+            attributes[semconv.POLICY_VERSION_FIRST], attributes[semconv.POLICY_VERSION_LAST] = known[0], known[-1]
 
     def in_figures(self, gathering: Gathering, end: int) -> _figures.Trajectory:
         attributes = self._attributes
@@ -148,15 +149,18 @@ class Trajectory(Span):
         )
 
     def _hand_on(self, gathering: Gathering, figures: _figures.Trajectory) -> None:
-        around = gathering.around
-        if around is None or not self._parent:
-            return
-        if around.owner.ended:
+        around, step = gathering.around, self.step
+        owner = around.owner if around is not None else step
+        if owner is None or not self._parent:
+            return  # a trace of its own
+        if owner.ended:
             self._attributes[semconv.LATE] = True
             return
-        while around.is_trajectory and around.around is not None:
+        while around is not None and around.is_trajectory:
             around = around.around
-        around.trajectories.append(figures)
+        gathers = around if around is not None else step  # the step has those that no rollout is around
+        if gathers is not None:
+            gathers.trajectories.append(figures)
 
 
 _IDENTITY = (

@@ -1,0 +1,1 @@
+"""What tracing costs, measured against the OpenTelemetry SDK: `make bench`."""

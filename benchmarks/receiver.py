@@ -1,0 +1,92 @@
+"""An OTLP http receiver that only acknowledges, in a process of its own: its work is nobody's figure.
+
+It keeps the bodies as they came. Asked with GET what arrived since it was last asked, it decodes them, when nothing
+is being measured any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+
+CALLS = ("generate", "env.step")
+
+_OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n"
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, bodies: list[bytes]) -> None:
+        self._bodies = bodies
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            head, start = bytes(self._buffer[:end]), end + 4
+            length = _content_length(head)
+            if len(self._buffer) < start + length:
+                return
+            body = bytes(self._buffer[start : start + length])
+            del self._buffer[: start + length]
+            self._transport.write(self._answer(head, body))
+
+    def _answer(self, head: bytes, body: bytes) -> bytes:
+        if not head.startswith(b"GET"):
+            self._bodies.append(body)
+            return _OK
+        taken, self._bodies[:] = self._bodies[:], []
+        counts = json.dumps(_counts(taken)).encode()
+        return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(counts), counts)
+
+
+def _content_length(head: bytes) -> int:
+    _, found, rest = head.lower().partition(b"\r\ncontent-length:")
+    return int(rest.partition(b"\r\n")[0]) if found else 0
+
+
+def _counts(bodies: list[bytes]) -> dict[str, int]:
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Request
+
+    groups = (group for body in bodies for group in Request.FromString(body).resource_spans)
+    spans = (span for group in groups for scope in group.scope_spans for span in scope.spans)
+    attributes = [len(span.attributes) for span in spans if span.name in CALLS]
+    return {"calls": len(attributes), "attributes": sum(attributes)}
+
+
+def take(endpoint: str) -> dict[str, int]:
+    """Return how many generate and env.step spans came since the last call, and how many attributes they have."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(endpoint, timeout=60) as answer:
+        return dict(json.loads(answer.read()))
+
+
+@contextlib.contextmanager
+def receiver() -> Iterator[str]:
+    """Run a receiver, and give its endpoint."""
+    command = [sys.executable, "-m", "benchmarks.receiver"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+async def _serve() -> None:
+    bodies: list[bytes] = []
+    server = await asyncio.get_running_loop().create_server(lambda: _Connection(bodies), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

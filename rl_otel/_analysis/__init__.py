@@ -1,0 +1,7 @@
+"""A run's records turned into the figures of its steps: step after step, without keeping the run in memory."""
+
+from __future__ import annotations
+
+from rl_otel._analysis.steps import Analysis, StepReport, Unfinished
+
+__all__ = ["Analysis", "StepReport", "Unfinished"]

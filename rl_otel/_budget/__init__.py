@@ -1,0 +1,20 @@
+"""Which spans of a trace are sent: back ends open a trace of some size and refuse a larger one.
+
+    refs, candidates     what is held: places in the journal, and the figures of trajectories that ended
+    rank, decision       which trajectories keep their detail when their rollout ends
+    limits, purse        how much a trace may have, and what is left of it
+    trace, selector      each record on its way: sent now, held, or kept in the journal alone
+
+Pure logic: no clock, no file, no chance. The same records give the same decisions, so a replay after a crash sends
+what the first pass would have sent.
+"""
+
+from __future__ import annotations
+
+from rl_otel._budget.limits import Budget, quota
+from rl_otel._budget.measure import Measure
+from rl_otel._budget.rank import in_share
+from rl_otel._budget.refs import Held, Ref
+from rl_otel._budget.selector import Selector, Send
+
+__all__ = ["Budget", "Held", "Measure", "Ref", "Selector", "Send", "in_share", "quota"]

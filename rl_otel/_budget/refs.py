@@ -1,0 +1,66 @@
+"""Spans that are held: not the spans, only where they are in the journal."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+#: Where a record is: segment, offset, length.
+Ref: TypeAlias = tuple[int, int, int]
+
+#: In place of a size: this entry is where the late values of the span before it are.
+_LATE: Final = -1
+
+
+class Held(NamedTuple):
+    """A span to be read back and sent, with the `late` record of its values where there is one."""
+
+    span: Ref
+    late: Ref | None = None
+
+
+class Refs:
+    """Held spans in the order they ended, four integers each: a step may hold a hundred thousand of them."""
+
+    __slots__ = ("_ints", "size", "spans")
+
+    def __init__(self) -> None:
+        self.spans = 0
+        self.size = 0  # bytes, encoded
+        self._ints = array("q")
+
+    def add(self, held: Held, size: int) -> None:
+        """Hold one more."""
+        self._ints.extend((*held.span, size))
+        if held.late is not None:
+            self._ints.extend((*held.late, _LATE))
+        self.spans += 1
+        self.size += size
+
+    def extend(self, other: Refs) -> None:
+        """Hold what `other` holds."""
+        self._ints.extend(other._ints)
+        self.spans += other.spans
+        self.size += other.size
+
+    def __iter__(self) -> Iterator[tuple[Held, int]]:
+        """Iterate over what is held, each with its size."""
+        return self.part(0, self.end)
+
+    @property
+    def end(self) -> int:
+        """Where the next one will begin."""
+        return len(self._ints)
+
+    def part(self, begin: int, end: int) -> Iterator[tuple[Held, int]]:
+        """Iterate over what lies between two places, which `end` gave."""
+        ints, at = self._ints, begin
+        while at < end:
+            span, size = (ints[at], ints[at + 1], ints[at + 2]), ints[at + 3]
+            at += 4
+            late = None
+            if at < end and ints[at + 3] == _LATE:
+                late = ints[at], ints[at + 1], ints[at + 2]
+                at += 4
+            yield Held(span, late), size
