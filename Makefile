@@ -17,7 +17,7 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo ## Train a small policy with GRPO on the CPU, traced: tables, a report, a step to open in Jaeger
-	@$(BIN)/python examples/grpo.py $(ARGS)
+	@RL_OTEL_PRINT=$${RL_OTEL_PRINT:-1} $(BIN)/python examples/grpo.py $(ARGS)
 
 test: $(VENV)/.test ## Run the tests
 	@$(BIN)/python -m pytest $(ARGS)

@@ -253,14 +253,13 @@ def main() -> None:
     # word now and then, in float64 not, so that a seed gives the same run.
     torch.set_default_dtype(torch.float64)
 
-    run_id = time.strftime("grpo-%Y%m%d-%H%M%S")
-    rl_otel.configure(service_name="grpo-demo", run_dir=args.run_dir, run_id=run_id)
+    rl_otel.configure(service_name="grpo-demo", run_dir=args.run_dir)
     rewards, slowest = asyncio.run(run(args.steps, args.groups, args.group_size, args.seed))
     delivered = rl_otel.shutdown()
 
-    folder, i = args.run_dir / run_id, max(range(args.steps), key=lambda i: slowest[i].seconds)
-    if not folder.exists():
+    if not delivered.folder:
         return  # OTEL_SDK_DISABLED=true: nothing was recorded
+    folder, i = Path(delivered.folder), max(range(args.steps), key=lambda i: slowest[i].seconds)
     file = folder / f"step-{i}.json"
     export = ["-m", "rl_otel", "export", folder, "--step", str(i), "--output", file]
     subprocess.run([sys.executable, *export], check=True)  # noqa: S603

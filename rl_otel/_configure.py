@@ -50,11 +50,16 @@ def configure(
     """
     given = {name: value for name, value in locals().items() if value is not None}
     config = Config.load(**given)
+    if endpoint is not None:
+        _target(config)
+    begin(config)
+
+
+def begin(config: Config) -> None:
+    """Begin to record with these settings, unless they say not to, or it has begun before."""
     if config.disabled:
         say_once("disabled", "rl_otel: OTEL_SDK_DISABLED is set: nothing is recorded", level=logging.INFO)
         return
-    if endpoint is not None:
-        _target(config)
     try:
         runtime = _runtime.configure(_outlet, config)
         if runtime is not None:

@@ -6,10 +6,12 @@ import contextlib
 import sys
 import threading
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rl_otel import _figures, _table, semconv
 from rl_otel._safety import say
+from rl_otel._terminal import Terminal
 
 
 @dataclass
@@ -53,12 +55,12 @@ class Printer:
                     self._release()
                     return
 
-    def finish(self) -> None:
-        """Print what is held, and the run's summary."""
+    def finish(self, folder: Path) -> None:
+        """Print what is held, the run's summary, and where it can be read again."""
         with self._lock:
             self._release()
             if self._prints and self.run.steps:
-                _print(_table.run_lines(self.run))
+                _print([*_table.run_lines(self.run), f"To read it again: rl-otel report {folder}"])
 
     def _release(self) -> None:
         for held in self._held:
@@ -80,23 +82,13 @@ def _amended(figures: _figures.StepFigures, attributes: dict[str, Any]) -> _figu
     )
 
 
-def on_terminal() -> bool:
-    """Whether standard output is a terminal, as far as what the host has put there can tell."""
-    try:
-        return bool(sys.stdout.isatty())
-    except (AttributeError, ValueError):  # None, a stand-in that can only write, or closed
-        return False
-
-
 def _print(lines: list[str]) -> None:
     stream = sys.stdout
     if stream is None:
         return
-    encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
-        text = ("\n".join(lines) + "\n").encode(encoding, "replace").decode(encoding)
         with _beside_bars(stream):
-            stream.write(text)
+            Terminal(stream).write(lines)
             if hasattr(stream, "flush"):
                 stream.flush()
     except Exception as error:  # closed, or its reader has gone: the host's stream, and no fault of ours

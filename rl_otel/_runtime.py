@@ -24,8 +24,9 @@ from rl_otel._identity import Identity, identify
 from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
 from rl_otel._late import Late, Put
-from rl_otel._printer import Printer, on_terminal
+from rl_otel._printer import Printer
 from rl_otel._ship import Delivery, Outlet, Shipper
+from rl_otel._terminal import on_terminal
 from rl_otel._timeline import Open, Timeline
 
 _KNOWN_IDS: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
@@ -148,7 +149,7 @@ class Runtime:
         """Deliver what can be delivered in `timeout` seconds, print the summary, stop all threads."""
         deadline = time.monotonic() + timeout
         self.keeper.stop()
-        self.printer.finish()
+        self.printer.finish(self.folder.path)
         report = self._delivery(deadline - time.monotonic())
         if self._shipper is not None:
             self._shipper.stop(deadline - time.monotonic())
@@ -175,11 +176,12 @@ class Runtime:
     def _delivery(self, timeout: float) -> Delivery:
         written, lost = self.journal.written, self.journal.lost
         if self._shipper is None:
-            return Delivery(kept=written, dropped=lost)
+            return Delivery(kept=written, dropped=lost, folder=str(self.folder.path))
         done = self._shipper.flush(written, timeout)
         tally = self._shipper.tally
         pending = max(written - tally.total, 0)
-        return Delivery(tally.sent, pending, tally.kept, tally.dropped + lost, timed_out=not done)
+        counts = tally.sent, pending, tally.kept, tally.dropped + lost
+        return Delivery(*counts, timed_out=not done, folder=str(self.folder.path))
 
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""

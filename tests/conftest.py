@@ -54,12 +54,20 @@ def _errors_surface(_clean_environment: None, monkeypatch: pytest.MonkeyPatch) -
     """Raise what the boundary would swallow; a test of the boundary itself sets `_safety.strict` back."""
     monkeypatch.setattr(_safety, "strict", True)
     _safety.forget()
+    _forget_current_span()
     yield
     if "rl_otel._runtime" in sys.modules:
         import rl_otel
 
         rl_otel.shutdown(timeout=1.0)
     _forget_global_providers()
+
+
+def _forget_current_span() -> None:
+    # A test of generators that are left open leaves their spans current, and all tests share one context.
+    if ambient := sys.modules.get("rl_otel._spans.ambient"):
+        ambient._current.set(None)
+        ambient.otel_context.attach(ambient.otel_context.Context())
 
 
 def _forget_global_providers() -> None:

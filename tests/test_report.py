@@ -17,7 +17,7 @@ from rl_otel import _record, semconv
 from rl_otel._analysis import Analysis
 from rl_otel._cli import main
 from rl_otel._read import Run
-from rl_otel._render import Terminal
+from rl_otel._terminal import Terminal
 from tests import needs, process
 from tests.journal_maker import BEGAN, Maker, S, one_step, span_of, trace_of
 
@@ -171,7 +171,9 @@ def test_the_report_prints_what_the_run_printed(capsys: pytest.CaptureFixture[st
     run = process.run(TRAINING, env={"RL_OTEL_PRINT": "1"})
     code, lines, error = reported(capsys, "runs")
     assert (code, error) == (0, "")
-    assert lines == run.stdout.splitlines()
+    *printed, hint = run.stdout.splitlines()
+    assert lines == printed
+    assert hint == "To read it again: rl-otel report runs/r"
     assert [line for line in lines if line.startswith("Step")] == [
         "Step   0 | Loss: 0.0000 | Reward: +0.150 | Samples: 12",
         "Step   1 | Loss: 0.1000 | Reward: +0.150 | Samples: 12",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from rl_otel._analysis import Analysis, StepReport
 from rl_otel._read import RUNS, Run, find_run
-from rl_otel._render import Terminal, open_lines, open_summary, slowest_lines
+from rl_otel._render import open_lines, open_summary, slowest_lines
 from rl_otel._table import run_lines, step_lines
+from rl_otel._terminal import Terminal
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Delivery:
     kept: int = 0  # in the journal alone: no endpoint, sampled out, or left out by the budget
     dropped: int = 0  # refused by the back end, or never written
     timed_out: bool = False  # the time was up before all was delivered
+    folder: str = field(default="", compare=False)  # the run folder, where the journal is
 
     def __bool__(self) -> bool:
         return not (self.pending or self.dropped or self.timed_out)
