@@ -34,7 +34,7 @@ def test_with_a_switch_each_step_and_the_summary_are_printed() -> None:
 
     heads = [line for line in done.stdout.splitlines() if not line.startswith("  ")]
     assert heads[:-1] == ["training", "Step   0", "training", "Step   1", "Training Summary (2 steps):"]
-    assert heads[-1].startswith("To read it again: rl-otel report rl-otel-runs/")
+    assert heads[-1].startswith("To read it again: rl-otel report runs/")
     assert done.stderr == ""
 
 
