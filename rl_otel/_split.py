@@ -49,15 +49,11 @@ def _split_ordered(children: list[Child], start: int, end: int) -> dict[str, int
     parts: dict[str, int] = {}
     reached = start
     for part, begun, ended in children:
-        begun, ended = max(begun, start), min(ended, end)
-        if begun < reached:
+        if begun < reached or ended < begun:
             return None
-        if ended > begun:
-            parts[part] = parts.get(part, 0) + ended - begun
-            reached = ended
-        else:
-            parts.setdefault(part, 0)
-    return parts
+        parts[part] = parts.get(part, 0) + ended - begun
+        reached = ended
+    return parts if reached <= end else None
 
 
 def _split_overlapping(children: list[Child], start: int, end: int) -> dict[str, int]:

@@ -91,8 +91,8 @@ class Generate(Call):
             attributes[semconv.REQUEST_MODEL] = self.model
         if self.provider is not None:
             attributes[semconv.PROVIDER_NAME] = self.provider
-        version = _values.argument(self.policy_version, int)
-        version = runtime.policy_version if version is None else version
+        version = self.policy_version
+        version = runtime.policy_version if version is None else _values.argument(version, int)
         if version is not None and self.purpose == semconv.PURPOSE_POLICY:
             attributes[semconv.POLICY_VERSION] = version
 
@@ -103,7 +103,10 @@ class Generate(Call):
 
     def _gathered(self, gathering: Any) -> None:
         if self.purpose == semconv.PURPOSE_POLICY:
-            gathering.policy_call(self._attributes)
+            attributes = gathering.last_call = self._attributes
+            gathering.tokens.append((attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS)))
+            if semconv.POLICY_VERSION in attributes:
+                gathering.versions.append(attributes[semconv.POLICY_VERSION])
 
 
 class EnvCall(Call):

@@ -29,7 +29,7 @@ class Gathering:
         self.versions: list[int] = []
         self.last_step: dict[str, Any] = {}  # the attributes of the environment step that ended last
         self.last_call: dict[str, Any] = {}  # and of the policy's call
-        self._tokens: list[tuple[int | None, int | None]] = []
+        self.tokens: list[tuple[int | None, int | None]] = []  # input, output of each of the policy's calls
         self._ordinals = count()
 
     def child(self, span: Span, end: int) -> None:
@@ -40,20 +40,13 @@ class Gathering:
         elif span.name in semconv.SERVICE_SUFFIX:
             self.direct.add(span.name, span.began, end, span.attributes)
 
-    def policy_call(self, attributes: dict[str, Any]) -> None:
-        """Note what a call of the policy said."""
-        self._tokens.append((attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS)))
-        self.last_call = attributes
-        if semconv.POLICY_VERSION in attributes:
-            self.versions.append(attributes[semconv.POLICY_VERSION])
-
-    def tokens(self) -> tuple[int | None, int | None]:
+    def token_sums(self) -> list[int | None]:
         """Return input and output tokens of the policy's calls so far, None where none was ever said."""
-        sums = []
+        sums: list[int | None] = []
         for side in (0, 1):
-            known = [tokens[side] for tokens in self._tokens]
-            sums.append(sum(filter(None, known)) if any(each is not None for each in known) else None)
-        return sums[0], sums[1]
+            known = [count for tokens in self.tokens if (count := tokens[side]) is not None]
+            sums.append(sum(known) if known else None)
+        return sums
 
     def next_ordinal(self) -> int:
         """Return 0, 1, 2… for the trajectories inside."""

@@ -69,9 +69,10 @@ class Span(OtelSpan):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._runtime is not None:
+        runtime = self._runtime
+        if runtime is not None and not self.finished:
             try:
-                self._finish(error)
+                self._finish(runtime, error)
             except Exception as internal:
                 swallow(f"{self.name} left", internal)
 
@@ -94,12 +95,12 @@ class Span(OtelSpan):
         if self._runtime is None:
             return
         try:
-            if mapping is not None:
-                words = {**mapping, **words}
             if self.finished:
                 say(f"record {self.name}", "rl_otel: record() on a %s that has ended is not recorded", self.name)
-            else:
+            elif mapping is None:
                 self._take_all(words)
+            else:
+                self._take_all({**mapping, **words})
         except Exception as error:
             swallow(f"record() of {self.name}", error)
 
@@ -184,7 +185,7 @@ class Span(OtelSpan):
         """Become a handle that has not begun: used twice in a row it is a new span each time."""
         if not self.finished:
             say(f"twice {self.name}", "rl_otel: %s entered twice; make a new one for each `with`", self.name)
-            self._finish(None)
+            self.end()
         while enclosing is not None and enclosing.within(self):  # nothing is inside itself
             enclosing = ambient.nearest(enclosing.enclosing)
         arguments = self.arguments()
@@ -291,27 +292,26 @@ class Span(OtelSpan):
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    def _finish(self, error: BaseException | None) -> None:
-        if self.finished or self._runtime is None:
-            return
+    def _finish(self, runtime: Runtime, error: BaseException | None) -> None:
         end = now()
         end = max(end, self.began)
         self.finished = end
         try:
-            self._unwatch(self._runtime)
+            self._unwatch(runtime)
             if error is not None:
                 self._fail(error)
             self._closed(end)
         finally:  # an error of ours costs figures, neither the span nor the host its context
             ambient.leave(self)
-            self._write(end)
+            self._write(runtime, end)
 
     def end_at(self, start: int, end: int) -> None:
         """End a span that is only known afterwards; what happened inside it is not known."""
         self.added = True
         self.began, self.finished = start, end
         self._closed(end)
-        self._write(end)
+        if self._runtime is not None:
+            self._write(self._runtime, end)
 
     def _fail(self, error: BaseException) -> None:
         # What is no Exception was asked for: a cancellation, Ctrl-C, a generator left early, sys.exit.
@@ -328,11 +328,8 @@ class Span(OtelSpan):
     def _closed(self, end: int) -> None:
         """Hand figures to what is around it, and set the last attributes; subclasses add theirs."""
 
-    def _write(self, end: int) -> None:
-        runtime = self._runtime
-        if runtime is None:
-            return
-        awaited = self._due(self._deferred) if self._deferred else None
+    def _write(self, runtime: Runtime, end: int) -> None:
+        awaited = self._due() if self._deferred else None
         if awaited:
             self._flags |= _record.AWAITED
         runtime.journal.end(
@@ -351,16 +348,12 @@ class Span(OtelSpan):
                 self._events or [],
             )
         )
-        self._written(runtime, awaited=bool(awaited))
         if awaited:
             runtime.defer(self._span, self._put, awaited)
 
-    def _due(self, deferred: dict[str, tuple[semconv.Word, Deferred]]) -> list[tuple[semconv.Word, Deferred]]:
+    def _due(self) -> list[tuple[semconv.Word, Deferred]]:
         """Return the values to wait for: those that were not recorded anew since."""
-        return [due for attribute, due in deferred.items() if attribute not in self._attributes]
-
-    def _written(self, runtime: Runtime, *, awaited: bool) -> None:
-        """Tell who waits for this end that it is in the journal; subclasses do."""
+        return [due for attribute, due in (self._deferred or {}).items() if attribute not in self._attributes]
 
 
 def planned(error: BaseException) -> bool:

@@ -94,8 +94,9 @@ class Step(Span):
         phases, trajectories = list(self.phases), list(self.trajectories)
         return _figures.step(self.index, self.began, end, self._attributes, phases=phases, trajectories=trajectories)
 
-    def _written(self, runtime: Runtime, *, awaited: bool) -> None:
-        runtime.step_ended(self._span, self.in_figures(), awaited=awaited)
+    def _closed(self, end: int) -> None:
+        if self._runtime is not None:
+            self._runtime.step_ended(self._span, self.in_figures(), awaited=bool(self._due()))
 
     def left(self) -> None:
         """End it where nobody can tell why the loop was left."""

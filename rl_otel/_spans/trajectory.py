@@ -132,7 +132,7 @@ class Trajectory(Span):
 
     def in_figures(self, gathering: Gathering, end: int) -> _figures.Trajectory:
         attributes = self._attributes
-        input_tokens, output_tokens = gathering.tokens()
+        input_tokens, output_tokens = gathering.token_sums()
         return _figures.Trajectory(
             id=self.id,
             span=self._span,
