@@ -9,8 +9,12 @@ Names load when they are first used: importing this package costs next to nothin
 
 from __future__ import annotations
 
+import sys
+from _thread import get_ident
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from rl_otel._nothing import NOTHING
 
 if TYPE_CHECKING:
     from rl_otel._configure import configure
@@ -87,15 +91,29 @@ _HOME = {
 }
 
 
+_loading: set[int] = set()  # threads
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "configure":
-        # All at once: in a child that is forked while another thread imports, the same import waits for ever.
-        import_module("rl_otel._spans.openers")
-    value = getattr(import_module(f"rl_otel.{_HOME.get(name, '_spans.openers')}"), name)
-    globals()[name] = value  # so that the next use is an ordinary look-up
-    return value
+    thread = get_ident()
+    if thread in _loading:
+        return NOTHING  # a signal handler has interrupted the import, and cannot wait for its end
+    # All at once with `configure`: a forked child may wait for ever for an import that another thread was at, and
+    # nothing can be imported when the interpreter exits.
+    names = __all__ if name == "configure" else [name]
+    _loading.add(thread)
+    try:
+        found = {each: getattr(import_module(f"rl_otel.{_HOME.get(each, '_spans.openers')}"), each) for each in names}
+    except ImportError:
+        if sys.is_finalizing():
+            return NOTHING
+        raise
+    finally:
+        _loading.discard(thread)
+    globals().update(found)  # so that the next use is an ordinary look-up
+    return found[name]
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ there is none; a provider that exists is never replaced, but its spans are journ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
@@ -136,7 +137,7 @@ def foreign(span: ReadableSpan, flags: int = 0) -> _record.Foreign:
         span.name,
         span.start_time or 0,
         span.end_time or 0,
-        _plain(span.attributes),
+        _bounded(span.attributes),
         flags | (_record.SAMPLED if context.trace_flags.sampled else 0),
         span.status.status_code.value,
         span.status.description or "",
@@ -155,6 +156,14 @@ def _link(link: trace.Link) -> _record.Link:
     )
 
 
+def _bounded(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the first attributes of a span, and how many there are besides: the SDK's own bound can be lifted."""
+    given = attributes or {}
+    taken = _plain(dict(islice(given.items(), _values.MAX_NAMED)))
+    more = len(given) - _values.MAX_NAMED
+    return {**taken, semconv.ATTRIBUTES_DROPPED: more} if more > 0 else taken
+
+
 def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     plain = {key: _values.plain(value) for key, value in (attributes or {}).items()}
     return {key: value for key, value in plain.items() if value is not None}
@@ -163,16 +172,15 @@ def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
 class SdkOutlet:
     """Delivers by any `SpanExporter` of the SDK."""
 
-    def __init__(self, exporter: SpanExporter, resource: dict[str, Any], *, one_service: bool) -> None:
+    def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
-        self._resource = resource
-        self._one_service = one_service
 
-    def deliver(self, spans: list[Span]) -> Verdict:
+    def deliver(self, spans: list[Span], resource: _record.Attributes, *, one_service: bool) -> Verdict:
         """Hand `spans` to the exporter; what it reports as failed is dropped, for it has its own retries."""
         try:
             with untraced():
-                result = self._exporter.export(self._readable(spans))
+                services = groups(spans, resource, one_service=one_service)
+                result = self._exporter.export(_readables(services))
         except Exception as error:
             say("exporter", "rl_otel: the exporter %s raised %s: %s", self._exporter, type(error).__name__, error)
             return Verdict(dropped=len(spans))
@@ -181,13 +189,13 @@ class SdkOutlet:
         say("exporter", "rl_otel: the exporter %s refused %d spans", self._exporter, len(spans))
         return Verdict(dropped=len(spans))
 
-    def _readable(self, spans: list[Span]) -> list[ReadableSpan]:
-        services = groups(spans, self._resource, one_service=self._one_service)
-        return [readable(span, Resource(resource)) for resource, members in services for span in members]
-
     def close(self) -> None:
         """Shut the exporter down."""
         self._exporter.shutdown()
+
+
+def _readables(services: list[tuple[_record.Attributes, list[Span]]]) -> list[ReadableSpan]:
+    return [readable(span, Resource(resource)) for resource, members in services for span in members]
 
 
 def readable(span: Span, resource: Resource) -> ReadableSpan:

@@ -8,7 +8,6 @@ as unset. This module and `_identity` alone read the environment.
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -17,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from rl_otel import semconv
-from rl_otel._safety import say
+from rl_otel._safety import pass_on, say
 
 PROTOCOLS: Final = ("http/protobuf", "grpc", "http/json")
 COMPRESSIONS: Final = ("none", "gzip")
@@ -27,13 +26,17 @@ SAMPLERS: Final = (
 )  # fmt: skip
 
 
+_DAY: Final = 86_400.0  # s; a thread cannot be told to wait for any length
+_MOST: Final = 1_000_000_000
+
+
 def variable(name: str) -> str | None:
     """Return the environment variable `name`, None where it is unset or blank."""
     return os.environ.get(name, "").strip() or None
 
 
 class Kind(NamedTuple):
-    """What values a knob takes. `check` and `read` raise ValueError for any other."""
+    """What values a knob takes. `check` and `read` raise for any other, whatever it makes them raise."""
 
     must_be: str  # completes "... must be"
     check: Callable[[Any], Any]  # of an argument
@@ -62,8 +65,13 @@ def _text(value: object) -> str:
 
 
 def _path(value: Any) -> Path:
-    _require(isinstance(value, (str, os.PathLike)))
-    return Path(value).expanduser()
+    path = Path(value).expanduser()
+    _require("\0" not in str(path))
+    return path
+
+
+def _file(value: Any) -> Path:
+    return _path(value).absolute()  # it is opened late, and the host may have gone elsewhere
 
 
 def _flag(value: object) -> bool:
@@ -78,24 +86,24 @@ def _read_flag(text: str) -> bool:
 
 
 def _count(value: Any) -> int:
-    _require(isinstance(value, int) and not isinstance(value, bool) and value > 0)
+    _require(_index(value) > 0)
     return int(value)
 
 
 def _index(value: Any) -> int:
-    _require(isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+    _require(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST)
     return int(value)
 
 
 def _seconds(value: Any) -> float:
-    _require(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0)
+    _require(isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _DAY)
     return float(value)
 
 
 def _read_otlp_timeout(text: str) -> float:
     # The specification counts milliseconds, OpenTelemetry for Python seconds; nobody waits 1000 s for one request.
-    value = _seconds(float(text))
-    return value / 1000 if value >= 1000 else value
+    value = float(text)
+    return _seconds(value / 1000 if value >= 1000 else value)
 
 
 def _ratio(value: Any) -> float:
@@ -150,12 +158,16 @@ def _one_of(*choices: str) -> Kind:
 
 _TEXT: Final = Kind("a text that is not empty", _text, _text)
 _PATH: Final = Kind("a path", _path, _path)
+_FILE: Final = Kind("a path", _file, _file)
+_ENDPOINT: Final = Kind("an address such as http://host:4318", _text, _text, secret=True)  # it may hold a password
 _FLAG: Final = Kind("True or False (in the environment 1 or 0)", _flag, _read_flag)
-_COUNT: Final = Kind("a whole number above 0", _count, lambda text: _count(int(text)))
-_INDEX: Final = Kind("a whole number from 0", _index, lambda text: _index(int(text)))
-_SECONDS: Final = Kind("a number of seconds above 0", _seconds, lambda text: _seconds(float(text)))
-_TIMEOUT: Final = Kind("a number of seconds above 0", _seconds, _read_otlp_timeout)
-_MILLISECONDS: Final = Kind("a number of milliseconds above 0", _seconds, lambda text: _seconds(float(text)) / 1000)
+_COUNT: Final = Kind(f"a whole number from 1 to {_MOST}", _count, lambda text: _count(int(text)))
+_INDEX: Final = Kind(f"a whole number from 0 to {_MOST}", _index, lambda text: _index(int(text)))
+_SECONDS: Final = Kind("a number of seconds above 0, a day at most", _seconds, lambda text: _seconds(float(text)))
+_TIMEOUT: Final = Kind("a number of seconds above 0, a day at most", _seconds, _read_otlp_timeout)
+_MILLISECONDS: Final = Kind(
+    "a number of milliseconds above 0, a day at most", _seconds, lambda text: _seconds(float(text) / 1000)
+)
 _RATIO: Final = Kind("a number from 0 to 1", _ratio, lambda text: _ratio(float(text)))
 _ATTRIBUTES: Final = Kind(
     "a mapping of names to str, bool, int, float or lists of them (in the environment key=value,key=value)",
@@ -199,7 +211,7 @@ class Config:
     endpoint: str | None = _knob(
         None,
         "Where spans are sent, in any spelling; without one they stay in the run folder.",
-        _TEXT,
+        _ENDPOINT,
         *_otlp("ENDPOINT"),
     )
     protocol: str | None = _knob(
@@ -214,10 +226,10 @@ class Config:
         OTEL_BSP_EXPORT_TIMEOUT=_MILLISECONDS,
     )  # fmt: skip
     compression: str = _knob("none", "none or gzip.", _COMPRESSION, *_otlp("COMPRESSION"))
-    certificate: Path | None = _knob(None, "File with the certificates to trust.", _PATH, *_otlp("CERTIFICATE"))
-    client_key: Path | None = _knob(None, "File with the client's private key.", _PATH, *_otlp("CLIENT_KEY"))
+    certificate: Path | None = _knob(None, "File with the certificates to trust.", _FILE, *_otlp("CERTIFICATE"))
+    client_key: Path | None = _knob(None, "File with the client's private key.", _FILE, *_otlp("CLIENT_KEY"))
     client_certificate: Path | None = _knob(
-        None, "File with the client's certificate.", _PATH, *_otlp("CLIENT_CERTIFICATE")
+        None, "File with the client's certificate.", _FILE, *_otlp("CLIENT_CERTIFICATE")
     )
     insecure: bool | None = _knob(
         None, "Whether grpc goes without TLS; the endpoint's scheme decides if unset.", _FLAG, *_otlp("INSECURE")
@@ -303,6 +315,11 @@ def proxies() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
 
 
+def run_dir() -> Path | None:
+    """Return where the environment wants run folders, for who reads them; None where it says nothing."""
+    return _read("RL_OTEL_RUN_DIR", _PATH)  # type: ignore[no-any-return]
+
+
 def index(name: str) -> int | None:
     """Return the whole number in the variable `name`; None, with one line if it is wrong, where there is none."""
     return _read(name, _INDEX)  # type: ignore[no-any-return]
@@ -312,9 +329,18 @@ def _checked(name: str, value: Any) -> Any:
     kind = _KINDS[name]
     try:
         return kind.check(value)
-    except ValueError:
-        shown = "this value" if kind.secret else repr(value)
+    except Exception as error:
+        pass_on(error)
+        shown = "this value" if kind.secret else _repr(value)
         raise ValueError(f"configure({name}=...) must be {kind.must_be}, not {shown}") from None
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:
+        pass_on(error)
+        return f"this {type(value).__name__}"
 
 
 def _from_environment(knob: Knob) -> Any:
@@ -327,7 +353,8 @@ def _read(name: str, kind: Kind) -> Any:
         return None
     try:
         return kind.read(text)
-    except ValueError:
+    except Exception as error:  # `~nobody/runs` is a RuntimeError
+        pass_on(error)
         shown = "its value" if kind.secret else repr(text)
         say(name, "rl_otel: ignoring %s: it must be %s, not %s", name, kind.must_be, shown)
         return None

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rl_otel import _runtime
-from rl_otel._config import Config, proxies
+from rl_otel._config import Config
 from rl_otel._runtime import Runtime
-from rl_otel._safety import say, say_once, swallow
-from rl_otel._send import Target, prepare, resolve
-from rl_otel._ship import Outlet, Wire
+from rl_otel._safety import pass_on, say, say_once, swallow
+from rl_otel._send import prepare, shown
+from rl_otel._ship import Outlet, Wire, target_of
 
 
 def configure(
@@ -51,7 +51,7 @@ def configure(
     given = {name: value for name, value in locals().items() if value is not None}
     config = Config.load(**given)
     if endpoint is not None:
-        _target(config)
+        target_of(config)
     begin(config)
 
 
@@ -75,43 +75,20 @@ def _outlet(runtime: Runtime) -> Outlet | None:
     if not runtime.config.sends:
         return None
     try:
-        return _way_out(runtime.config, runtime.resource)
+        return _way_out(runtime.config)
     except Exception as error:  # an endpoint of the environment, or a broken part of OpenTelemetry
+        pass_on(error)
         say("endpoint", "rl_otel: nothing is sent, spans stay in %s: %s", runtime.folder.path, error)
         return None
 
 
-def _way_out(config: Config, resource: dict[str, Any]) -> Outlet:
+def _way_out(config: Config) -> Outlet:
     if config.exporter is not None:
         from rl_otel import _bridge
 
-        return _bridge.SdkOutlet(config.exporter, resource, one_service=config.services_one)
-    target = _target(config)
+        return _bridge.SdkOutlet(config.exporter)
+    target = target_of(config)
     prepare(target)
     for note in target.notes:
-        say(f"endpoint {note}", "rl_otel: endpoint %s: %s", config.endpoint, note)
-    return Wire(target, resource, timeout=config.timeout, one_service=config.services_one)
-
-
-def _target(config: Config) -> Target:
-    """Return where the endpoint leads.
-
-    Raises:
-        ValueError: no address can be read from it.
-    """
-    return resolve(
-        config.endpoint or "",
-        config.protocol,
-        as_is=config.endpoint_exact,
-        headers=config.headers,
-        gzip=config.compression == "gzip",
-        certificate=_file(config.certificate),
-        client_certificate=_file(config.client_certificate),
-        client_key=_file(config.client_key),
-        insecure=config.insecure,
-        proxies=proxies(),
-    )
-
-
-def _file(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+        say(f"endpoint {note}", "rl_otel: endpoint %s: %s", shown(config.endpoint or ""), note)
+    return Wire(target, config.timeout)

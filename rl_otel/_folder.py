@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rl_otel import _record, semconv
-from rl_otel._config import Config
+from rl_otel._config import Config, run_dir
 from rl_otel._identity import Identity
-from rl_otel._journal import journals, read
+from rl_otel._journal import base_of, journals, read, remove
+from rl_otel._life import lives
 from rl_otel._safety import say_once
 from rl_otel._version import __version__
 
 DEFAULT: Final = Path("rl-otel-runs")
+OLD: Final = 7 * 24 * 3600.0  # s after which nobody comes back to what was left in a passing folder
 
 
 class Folder(NamedTuple):
@@ -23,13 +26,23 @@ class Folder(NamedTuple):
     path: Path
     passing: bool
 
-    def remove(self, journal: Path) -> None:
-        """Remove a journal whose spans are all delivered, and the folder with the last of them."""
+    def remove(self, base: Path) -> None:
+        """Remove the files of a process whose spans are all delivered, and the folder with the last of them."""
         try:
-            journal.unlink(missing_ok=True)
-            self.path.rmdir()
+            remove(base)
         except OSError:
             pass  # another process of the run still has its journal there
+
+    def remove_old(self) -> None:
+        """Where this is a passing folder, remove those beside it that were left a week ago by processes now gone."""
+        try:
+            runs = list(self.path.parent.iterdir()) if self.passing else []
+        except OSError:
+            return  # nothing was ever left there
+        for run in runs:
+            if run != self.path and not run.is_symlink() and _is_old(run):
+                for base in {base_of(journal) for journal in journals(run)}:
+                    Folder(run, passing=True).remove(base)
 
 
 def run_folder(config: Config, identity: Identity) -> Folder:
@@ -37,9 +50,18 @@ def run_folder(config: Config, identity: Identity) -> Folder:
     if config.run_dir is not None:
         return Folder(config.run_dir / identity.run_id, passing=False)
     if config.sends:
-        user = os.geteuid() if hasattr(os, "geteuid") else 0
-        return Folder(Path(tempfile.gettempdir()) / f"rl-otel-{user}" / identity.run_id, passing=True)
+        return Folder(_passing() / identity.run_id, passing=True)
     return Folder(DEFAULT / identity.run_id, passing=False)
+
+
+def places() -> list[Path]:
+    """Return the folders in which run folders are made: where the environment says, here, and where passing ones go."""
+    return [*filter(None, [run_dir()]), DEFAULT, _passing()]
+
+
+def _passing() -> Path:
+    user = os.geteuid() if hasattr(os, "geteuid") else 0
+    return Path(tempfile.gettempdir()) / f"rl-otel-{user}"
 
 
 def earlier_restarts(folder: Path, identity: Identity) -> int:
@@ -50,7 +72,9 @@ def earlier_restarts(folder: Path, identity: Identity) -> int:
     found = 0
     for path in journals(folder) if folder.is_dir() else ():
         process = first_record(path)
-        if process is not None and process.resource.get(semconv.ROLE) == identity.role and not _lives(process):
+        if process is None or process.resource.get(semconv.ROLE) != identity.role:
+            continue
+        if not lives(process) or process.resource.get(semconv.PROCESS_PID) == identity.pid:
             found = max(found, process.restart + 1)
     return found
 
@@ -65,15 +89,14 @@ def first_record(path: Path) -> _record.Process | None:
     return record if isinstance(record, _record.Process) else None
 
 
-def _lives(process: _record.Process) -> bool:
-    pid = process.resource.get(semconv.PROCESS_PID)
-    if process.resource.get(semconv.HOST_NAME) != os.uname().nodename or not isinstance(pid, int):
-        return False
+def _is_old(run: Path) -> bool:
+    """Whether nobody needs a run folder any longer. A living process touches its journal every few seconds."""
     try:
-        os.kill(pid, 0)
-    except OSError:
+        if time.time() - max(path.stat().st_mtime for path in (run, *run.iterdir())) < OLD:
+            return False
+    except OSError:  # another user's, or gone meanwhile
         return False
-    return pid != os.getpid()
+    return not any(process is not None and lives(process) for process in map(first_record, journals(run)))
 
 
 def resource_of(config: Config, identity: Identity) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Identity:
     instance: str  # a UUID, new for each process
     owns_root: bool  # writes the root span of each step
     shared: bool  # the run id came from something that all processes of the run have
+    local_size: int | None = None  # ranks on this node; None where the launcher does not say
 
     def forked(self) -> Identity:
         """Return the identity of a forked child; its steps join those of the parent, which owns the root."""
@@ -80,6 +81,7 @@ def identify(config: Config) -> Identity:
         instance=str(uuid.uuid4()),
         owns_root=place.rank == 0 and role not in SERVING,
         shared=shared is not None,
+        local_size=place.local_size,
     )
 
 

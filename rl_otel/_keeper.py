@@ -1,4 +1,4 @@
-"""The thread that looks after what is open: start records of calls that last, values that come late."""
+"""The thread that looks after what is open: start records of calls that last, values that come late, signs of life."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rl_otel import _safety
-from rl_otel._clock import now
+from rl_otel._clock import monotonic, now
 from rl_otel._late import Late
 from rl_otel._timeline import Open, Timeline
 
@@ -17,12 +17,23 @@ LONG: Final = 10_000_000_000  # ns after which a call that is still open gets it
 
 
 class Keeper:
-    """Started with the first span of the process; `announce` writes the start record of a call."""
+    """Started with the first span of the process.
 
-    def __init__(self, timeline: Timeline, late: Late, announce: Callable[[Open], None]) -> None:
+    Args:
+        timeline: what is open.
+        late: what waits for its values.
+        announce: writes the start record of a call.
+        tend: looks after the journal, with each tick.
+    """
+
+    def __init__(
+        self, timeline: Timeline, late: Late, announce: Callable[[Open], None], tend: Callable[[], None]
+    ) -> None:
         self._timeline = timeline
         self._late = late
         self._announce = announce
+        self._tend = tend
+        self._tended = monotonic()
         self._announced: set[int] = set()
         self._wake = threading.Event()
         self._stopped = False
@@ -60,6 +71,9 @@ class Keeper:
                 _safety.swallow("keeper", error)
 
     def _look(self, *, last: bool) -> None:
+        if (moment := monotonic()) - self._tended >= TICK * 1e9:
+            self._tended = moment
+            self._tend()
         self._late.poll(last=last)
         long = {id(call): call for call in self._timeline.calls_since(now() - LONG)}
         for key, call in long.items():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from rl_otel import _record, _values, semconv
+from rl_otel import _record, semconv
 from rl_otel._deferred import Deferred
 
 _MOST = 4096  # spans that wait for a value at a time
 
-#: Sets the attributes that a word's value becomes, in a dict.
+#: Sets the attributes that a word's value becomes, in a dict; the value is as it was read.
 Put: TypeAlias = "Callable[[semconv.Word, Any, dict[str, Any]], None]"
 
 
@@ -53,9 +53,8 @@ class Late:
         attributes: dict[str, Any] = {}
         try:
             for word, deferred in waiting.values:
-                value = _values.as_type(deferred.read(), word.type) if deferred.ready() else None
-                if value is not None:
-                    waiting.put(word, value, attributes)
+                if deferred.ready():
+                    waiting.put(word, deferred.read(), attributes)
         finally:  # whatever went wrong: nobody shall wait for it any longer
             self._give(span, attributes)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rl_otel import _figures, _table, semconv
 from rl_otel._safety import say
-from rl_otel._terminal import Terminal
+from rl_otel._terminal import Terminal, command, load
 
 
 @dataclass
@@ -31,6 +31,8 @@ class Printer:
         self._prints = prints
         self._held: list[_Held] = []
         self._lock = threading.RLock()  # a signal handler may end a step as well
+        if prints:
+            load()
 
     def step(self, span: bytes, figures: _figures.StepFigures, *, awaited: bool) -> None:
         """Take a step that has ended."""
@@ -60,7 +62,7 @@ class Printer:
         with self._lock:
             self._release()
             if self._prints and self.run.steps:
-                _print([*_table.run_lines(self.run), f"To read it again: rl-otel report {folder}"])
+                _print([*_table.run_lines(self.run), f"To read it again: {command('report', folder)}"])
 
     def _release(self) -> None:
         for held in self._held:

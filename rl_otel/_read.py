@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Iterator
 from heapq import merge
 from itertools import groupby
@@ -11,9 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from rl_otel import _record, semconv
-from rl_otel._journal import journals, read
+from rl_otel._folder import places
+from rl_otel._journal import base_of, journals, read
+from rl_otel._life import is_here, lives
+from rl_otel._terminal import command
 
-RUNS: Final = Path("rl-otel-runs")
 _LISTED: Final = 8
 _SECOND: Final = 1_000_000_000
 _ANNOUNCED: Final = 10 * _SECOND  # a call's start is written when it has been open for so long
@@ -34,7 +34,7 @@ class Source:
 
     def __init__(self, name: str, paths: list[Path], problems: list[str]) -> None:
         self.name = name
-        self.last = 0  # ns since the epoch: the latest moment of a record that was read
+        self.last = 0  # ns since the epoch: the last sign of life, of the records that were read and of the files
         self.lost: dict[str, int] = {}
         self._paths = paths
         self._problems = problems
@@ -62,6 +62,7 @@ class Source:
 
     def records(self) -> Iterator[tuple[int, Source, _record.Record]]:
         """Yield each record with its moment; one that has none takes that of the record before it."""
+        self.last = max(self.last, self._touched())
         moment = self.began
         for path in self._paths:
             for record in self._read(path):
@@ -71,20 +72,21 @@ class Source:
                     self.lost = record.counts
                 yield moment, self, record
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the process ran on this host."""
+        return self.process is not None and is_here(self.process)
+
     def lives(self) -> bool:
         """Whether the process still runs, on this host."""
-        pid = self.resource.get(semconv.PROCESS_PID)
-        if self.resource.get(semconv.HOST_NAME) != socket.gethostname() or not isinstance(pid, int):
-            return False
+        return self.process is not None and lives(self.process)
+
+    def _touched(self) -> int:
+        """When a file was last written to, or touched by the process as a sign of life; in ns since the epoch."""
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
+            return max(path.stat().st_mtime_ns for path in self._paths)
         except OSError:
-            pass  # it is somebody else's, and there
-        started = _started(pid)
-        # A number that was given to another process since began after our process did.
-        return started is None or started <= self.began + _SECOND
+            return 0
 
     def _first(self) -> _record.Process | None:
         path, before = self._paths[0], len(self._problems)
@@ -94,7 +96,7 @@ class Source:
                 self._problems.append(f"{path} has format {record.format}, which a newer rl_otel reads: left out")
             return record
         if len(self._problems) == before:
-            self._problems.append(f"{path} does not say which process wrote it: left out")
+            self._problems.append(f"{path} is empty, damaged, or no journal of rl_otel: left out")
         return None
 
     def _read(self, path: Path) -> Iterator[_record.Record]:
@@ -113,8 +115,8 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.problems: list[str] = []
-        files = groupby(journals(folder), key=lambda path: path.name.rsplit(".", 2)[0])
-        sources = (Source(name, list(paths), self.problems) for name, paths in files)
+        files = groupby(journals(folder), key=base_of)
+        sources = (Source(base.name, list(paths), self.problems) for base, paths in files)
         self.sources = [source for source in sources if source.readable]
 
     @property
@@ -128,44 +130,68 @@ class Run:
 
 
 def find_run(path: Path, verb: str) -> Path:
-    """Return the run folder that `path` means: one itself, the only one in it, or one of ./rl-otel-runs by its name.
+    """Return the run folder that `path` means: one itself, the only one in it, or one by its name where runs are kept.
 
     Raises:
         NoRun: there is none, or more than one.
     """
-    for folder in (path, RUNS / path):
+    for folder in (path, *(place / path for place in places())):
         if folder.is_dir() and journals(folder):
             return folder
-    if path.is_file():
-        raise NoRun(f"{path} is a file; give the run folder. Try: rl-otel {verb} {path.parent}")
     runs = _runs(path)
     if len(runs) == 1:
         return runs[0]
     if runs:
-        raise NoRun(f"{path} holds {len(runs)} runs, newest first: {_listed(runs)}. Try: rl-otel {verb} {runs[0]}")
-    raise NoRun(f"no run folder at {path}; {_elsewhere(verb)}")
+        names = _listed([run.name for run in runs])
+        raise NoRun(f"{path} holds {len(runs)} runs, newest first: {names}. Try: {command(verb, runs[0])}")
+    if path.is_file() and journals(path.parent):
+        raise NoRun(f"{path} is a file; give the run folder. Try: {command(verb, path.parent)}")
+    found = "is a file" if path.is_file() else "has no journals" if path.is_dir() else "is not there"
+    raise NoRun(f"{path} {found}; {_elsewhere(verb)}")
+
+
+def newest_run(verb: str) -> Path:
+    """Return the run folder that was written to last.
+
+    Raises:
+        NoRun: there is none.
+    """
+    runs = _runs(*places())
+    if not runs:
+        raise NoRun(_elsewhere(verb))
+    return runs[0]
 
 
 def _elsewhere(verb: str) -> str:
-    runs = _runs(RUNS)
-    if not runs:
-        return f"a run makes one in ./{RUNS} once it has called rl_otel.configure() and opened its first span"
-    return f"your runs are in ./{RUNS}, newest first: {_listed(runs)}. Try: rl-otel {verb} {runs[0]}"
+    """Return which runs there are, and what to type."""
+    runs = _runs(*places())
+    if runs:
+        names = _listed([str(run) for run in runs])
+        return f"your runs, newest first: {names}. Try: {command(verb, runs[0])}"
+    looked = ", ".join(map(str, dict.fromkeys(places())))
+    return f"no run in {looked}: a run makes one once it has called rl_otel.configure() and opened its first span"
 
 
-def _runs(folder: Path) -> list[Path]:
-    """Return the run folders in `folder`, that written last first."""
-    written: list[tuple[float, Path]] = []
-    for each in folder.iterdir() if folder.is_dir() else ():
-        files = journals(each) if each.is_dir() else []
-        if files:
-            written.append((max(file.stat().st_mtime for file in files), each))
-    return [each for _, each in sorted(written, reverse=True)]
+def _runs(*folders: Path) -> list[Path]:
+    """Return the run folders in `folders`, that written last first."""
+    written: dict[Path, float] = {}
+    for folder in folders:
+        for each in folder.iterdir() if folder.is_dir() else ():
+            written[each] = max(map(_written, journals(each)), default=0.0) if each.is_dir() else 0.0
+    return sorted(filter(written.get, written), key=lambda run: (written[run], run), reverse=True)
 
 
-def _listed(runs: list[Path]) -> str:
-    names = ", ".join(run.name for run in runs[:_LISTED])
-    return names if len(runs) <= _LISTED else f"{names} and {len(runs) - _LISTED} more"
+def _written(journal: Path) -> float:
+    """Return when a journal was last written to, in s since the epoch; 0 where it is gone meanwhile."""
+    try:
+        return journal.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _listed(names: list[str]) -> str:
+    told = ", ".join(names[:_LISTED])
+    return told if len(names) <= _LISTED else f"{told} and {len(names) - _LISTED} more"
 
 
 def _moment(record: _record.Record, before: int) -> int:
@@ -173,15 +199,4 @@ def _moment(record: _record.Record, before: int) -> int:
         return record.end
     if isinstance(record, _record.Start):
         return record.start + (_ANNOUNCED if record.name in semconv.SERVICE_SUFFIX else 0)
-    return record.time if isinstance(record, _record.Process) else before
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process started, in ns since the epoch; None where the system does not tell."""
-    try:
-        # The program's name, in brackets, may hold anything; the start is the 20th field after it.
-        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-        booted = int(Path("/proc/stat").read_text().partition("btime ")[2].split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-    return booted * _SECOND + ticks * _SECOND // os.sysconf("SC_CLK_TCK")
+    return before

@@ -8,7 +8,7 @@ Times are nanoseconds since the epoch, taken from one monotonic clock a process.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ FORMAT: Final = 1
 
 #: An attribute: str, bool, int (64 bit), float, or a list of one of them.
 Attributes: TypeAlias = dict[str, Any]
+
+#: Nanoseconds since the epoch. A record of another moment is none: until 2262 they fit in 64 bits with a sign.
+Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 SAMPLED: Final = 1  # goes to the back end, as far as the budget allows
 AWAITED: Final = 2  # a `late` record of this span will follow
@@ -36,7 +39,7 @@ class Event(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Something that happened at one moment of a span."""
 
     name: str
-    time: int
+    time: Moment
     attributes: Attributes
 
 
@@ -47,8 +50,9 @@ class Process(msgspec.Struct, array_like=True, tag="process", gc=False):
     run: str
     restart: int
     resource: Attributes
-    time: int  # when `configure()` ran
+    time: Moment  # when `configure()` ran
     monotonic: int  # the process's monotonic clock at that moment
+    sending: dict[str, Any] = {}  # how it sends, so that who sends for it does it alike
 
 
 class Start(msgspec.Struct, array_like=True, tag="start", gc=False):
@@ -58,7 +62,7 @@ class Start(msgspec.Struct, array_like=True, tag="start", gc=False):
     span: bytes
     parent: bytes  # empty for a root
     name: str
-    start: int
+    start: Moment
     attributes: Attributes
     flags: int = SAMPLED
 
@@ -70,8 +74,8 @@ class End(msgspec.Struct, array_like=True, tag="end", gc=False):
     span: bytes
     parent: bytes  # empty for a root
     name: str
-    start: int
-    end: int
+    start: Moment
+    end: Moment
     attributes: Attributes
     flags: int = SAMPLED
     status: int = UNSET
@@ -95,8 +99,8 @@ class Foreign(msgspec.Struct, array_like=True, tag="foreign", gc=False):
     span: bytes
     parent: bytes
     name: str
-    start: int
-    end: int
+    start: Moment
+    end: Moment
     attributes: Attributes
     flags: int = SAMPLED
     status: int = UNSET

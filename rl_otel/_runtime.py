@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, Final
 
 from rl_otel import _clock, _figures, _ids, _record, _safety, semconv
+from rl_otel._budget import quota
 from rl_otel._clock import now
 from rl_otel._config import Config
 from rl_otel._folder import earlier_restarts, resource_of, run_folder
@@ -25,7 +26,7 @@ from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
 from rl_otel._late import Late, Put
 from rl_otel._printer import Printer
-from rl_otel._ship import Delivery, Outlet, Shipper
+from rl_otel._ship import Delivery, Outlet, Plan, Shipper
 from rl_otel._terminal import on_terminal
 from rl_otel._timeline import Open, Timeline
 
@@ -49,8 +50,9 @@ class Runtime:
         self.printer = Printer(self.began, prints=_prints(config, identity))
         self.late = Late(self.journal.append, self.printer.late)
         self.policy_version: int | None = None
-        self.keeper = Keeper(self.timeline, self.late, self._announce)
+        self.keeper = Keeper(self.timeline, self.late, self._announce, self.journal.tend)
         self._outlet = outlet  # asked again in a forked child
+        self.plan = _plan(config, identity)
         self._shipper = self._make_shipper()
         self._last_step = -1
         self._openings: dict[int, int] = {}
@@ -65,14 +67,15 @@ class Runtime:
             self._shipper.start()
         who = self.identity
         monotonic = self.began - _clock.OFFSET
-        return _record.Process(_record.FORMAT, who.run_id, who.restart, self.resource, self.began, monotonic)
+        return _record.Process(
+            _record.FORMAT, who.run_id, who.restart, self.resource, self.began, monotonic, self.plan.written()
+        )
 
     def _make_shipper(self) -> Shipper | None:
         outlet = self._outlet(self)
         if outlet is None:
             return None
-        delay, batch = self.config.schedule_delay, self.config.batch_size
-        return Shipper(self.journal.path, outlet, delay=delay, batch=batch)
+        return Shipper(self.journal, self.folder, outlet, self.resource, self.plan)
 
     def _announce(self, call: Open) -> None:
         self.journal.append(call.start_record())
@@ -150,10 +153,12 @@ class Runtime:
         deadline = time.monotonic() + timeout
         self.keeper.stop()
         self.printer.finish(self.folder.path)
-        report = self._delivery(deadline - time.monotonic())
+        report = self._delivery(deadline - time.monotonic(), last=True)
         if self._shipper is not None:
             self._shipper.stop(deadline - time.monotonic())
         self.journal.close()
+        gone = min(report.pending, self.journal.overflow.spans)  # what no disk took ends with the process
+        report = dataclasses.replace(report, pending=report.pending - gone, dropped=report.dropped + gone)
         if self.folder.passing:
             self._tidy(report)
         return report
@@ -161,7 +166,7 @@ class Runtime:
     def _tidy(self, report: Delivery) -> None:
         """Remove a folder that only served the sending, or say what it still has."""
         if report and not report.kept:
-            self.folder.remove(self.journal.path)
+            self.folder.remove(self.journal.base)
         elif self.journal.written:
             _safety.say(
                 "left",
@@ -173,11 +178,13 @@ class Runtime:
                 level=logging.INFO if report else logging.WARNING,
             )
 
-    def _delivery(self, timeout: float) -> Delivery:
+    def _delivery(self, timeout: float, *, last: bool = False) -> Delivery:
+        self.journal.save()
         written, lost = self.journal.written, self.journal.lost
         if self._shipper is None:
-            return Delivery(kept=written, dropped=lost, folder=str(self.folder.path))
-        done = self._shipper.flush(written, timeout)
+            waiting = self.journal.overflow.spans
+            return Delivery(pending=waiting, kept=written - waiting, dropped=lost, folder=str(self.folder.path))
+        done = self._shipper.flush(written, timeout, last=last)
         tally = self._shipper.tally
         pending = max(written - tally.total, 0)
         counts = tally.sent, pending, tally.kept, tally.dropped + lost
@@ -186,6 +193,8 @@ class Runtime:
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self.journal.abandon()
+        if self._shipper is not None:
+            self._shipper.forget()
         child = Runtime(self.config, self.identity.forked(), self._outlet)
         child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
         return child
@@ -200,6 +209,7 @@ def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Run
                 _safety.say("configured", "rl_otel: configure() was called before; the first call's settings stay")
             return None
         active = Runtime(config, _counted(config, identify(config)), outlet)
+        active.folder.remove_old()
         return active
 
 
@@ -232,6 +242,17 @@ def _counted(config: Config, identity: Identity) -> Identity:
     if config.restart is not None or config.run_id is None or identity.world_size > 1 or identity.restart:
         return identity
     return dataclasses.replace(identity, restart=earlier_restarts(run_folder(config, identity).path, identity))
+
+
+def _plan(config: Config, who: Identity) -> Plan:
+    part = quota(
+        config.trace_budget,
+        world_size=who.world_size,
+        rank=who.rank,
+        owns_root=who.owns_root,
+        local_size=who.local_size,
+    )
+    return Plan(config.trace_budget, part, config.schedule_delay, config.batch_size, config.services_one)
 
 
 def _prints(config: Config, identity: Identity) -> bool:

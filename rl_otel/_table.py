@@ -13,7 +13,8 @@ from rl_otel._figures import Rollout, Row, RunFigures, Spread, StepFigures
 WIDTH = 80
 _GIB = 1 << 30
 _LONGEST_LABEL = 32
-_FAILED = (semconv.ERROR, semconv.TIMEOUT)
+LONGEST_ID = 48
+FAILED = (semconv.ERROR, semconv.TIMEOUT)
 
 
 def step_lines(step: StepFigures) -> list[str]:
@@ -25,7 +26,8 @@ def step_lines(step: StepFigures) -> list[str]:
     if step.evaluation is not None:
         reward = step.evaluation.reward
         told = "" if reward is None else f"reward {_number(reward, 3, sign='+')}"
-        lines += wrapped(f"eval: {_sentence(step.evaluation, told)}")
+        evaluated = _sentence(step.evaluation, told)
+        lines += wrapped(f"eval: {evaluated}" if evaluated else "")
     return lines
 
 
@@ -41,7 +43,7 @@ def run_lines(run: RunFigures) -> list[str]:
     if run.steps:
         lines += [_share("Other", run.other, run.wall), _share("Between steps", run.between, run.wall)]
     lines += [
-        f"  {_cut(f'Peak mem ({name})', 29)}:".ljust(32) + f"{_gib(peak):>7} GiB" for name, peak in run.peaks.items()
+        f"  {cut(f'Peak mem ({name})', 29)}:".ljust(32) + f"{_gib(peak):>7} GiB" for name, peak in run.peaks.items()
     ]
     lines += _step_line(run) + _evaluation_line(run)
     return lines
@@ -55,15 +57,15 @@ def exact(time: int) -> str:
 
 
 def short(time: int) -> str:
-    """Return a time in ns for a sentence: `41s`, `4.1s`, `45ms`."""
-    seconds = time / 1e9
-    if time < 1_000_000:
-        return _tiny(time) if time else "0s"
-    if seconds < 0.0995:
-        return f"{time / 1e6:.0f}ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f}s"
-    return f"{seconds:.0f}s" if seconds < 3599.5 else _hours(time, seconds=False)
+    """Return a time in ns for a sentence, in two digits up to a hundred: `41s`, `4.1s`, `0.12s`, `0.4s`, `45ms`."""
+    if time >= 3599.5e9:
+        return _hours(time, seconds=False)
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        value = time / size
+        if value >= 0.0995:
+            digits = ".0f" if value >= 9.95 else ".1f" if value >= 0.995 else ".2g"
+            return f"{value:{digits}}{unit}"
+    return f"{time}ns" if time else "0s"
 
 
 def scaled(number: float) -> str:
@@ -82,13 +84,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def printable(text: str) -> str:
-    """Return a name from outside without what would move the cursor or cannot be encoded."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+def cut(text: str, width: int) -> str:
+    """Return a text in at most `width` characters."""
+    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def wrapped(sentence: str, indent: str = "  ") -> list[str]:
-    """Return a sentence in lines of at most 80 columns that break after a comma or a semicolon."""
+    """Return a sentence in lines of at most 80 columns that break after a comma or a semicolon; of none, no line."""
+    if not sentence:
+        return []
     lines: list[str] = []
     line = indent
     for piece in re.split(r"(?<=[,;]) ", sentence):
@@ -100,16 +104,23 @@ def wrapped(sentence: str, indent: str = "  ") -> list[str]:
 
 
 def _headline(step: StepFigures) -> str:
-    words = [f"Step {step.index:>3}"]
+    words = [f"Step {step.index:>3}", *_ended_by(step)]
     if step.loss is not None:
         words.append(f"Loss: {_number(step.loss, 4)}")
     if step.reward is not None:
         words.append(f"Reward: {_number(step.reward, 3, sign='+')}")
     if step.samples is not None:
         words.append(f"Samples: {step.samples}")
-    if step.left:
-        words.append("left")
     return " | ".join(words)
+
+
+def _ended_by(step: StepFigures) -> list[str]:
+    """Return how a step ended that did not end well."""
+    if step.error is not None:
+        return [f"failed: {cut(step.error, _LONGEST_LABEL)}"]
+    if step.aborted is not None:
+        return [f"aborted: {cut(step.aborted, _LONGEST_LABEL)}"]
+    return ["left"] if step.left else []
 
 
 def _number(value: float, decimals: int, sign: str = "") -> str:
@@ -149,7 +160,7 @@ def _totals(step: StepFigures) -> list[Row]:
 def _label(row: Row) -> str:
     times = f" x{row.count}" if row.count > 1 else ""
     indent = "  " * min(row.depth, 6)
-    return f"{indent}{_cut(row.name, _LONGEST_LABEL - len(indent) - len(times))}{times}:"
+    return f"{indent}{cut(row.name, _LONGEST_LABEL - len(indent) - len(times))}{times}:"
 
 
 def _column(head: str, width: int, cells: list[str]) -> list[str]:
@@ -180,7 +191,7 @@ def _trajectories(rollout: Rollout) -> str:
     if rollout.tail is not None and (rollout.count or 0) >= 10:
         words.append(f"tail {short(rollout.tail)}")
     if len(rollout.slowest) > 1:
-        words.append(f"slowest {printable(rollout.slowest[0].id)}")
+        words.append(f"slowest {cut(rollout.slowest[0].id, LONGEST_ID)}")
     head = ""
     if rollout.count is not None:
         kept = f" (kept {rollout.count - sum(rollout.dropped.values())})" if rollout.dropped else ""
@@ -200,7 +211,7 @@ def _spread(duration: Spread | None, count: int | None) -> list[str]:
 
 def _outcomes(rollout: Rollout) -> str:
     ended = sum(rollout.outcomes.values())
-    failed = sum(rollout.outcomes.get(outcome, 0) for outcome in _FAILED)
+    failed = sum(rollout.outcomes.get(outcome, 0) for outcome in FAILED)
     aborted = rollout.outcomes.get(semconv.ABORTED_OUTCOME, 0)
     truncated = rollout.outcomes.get(semconv.TRUNCATED, 0)
     words = [f"{failed} failed" if failed else "", f"{aborted} aborted" if aborted else ""]
@@ -222,7 +233,7 @@ def _percent(ratio: float) -> str:
 
 
 def _total(label: str, time: str) -> str:
-    return f"  {_cut(label, 29)}:".ljust(32) + f"{time:>9}"
+    return f"  {cut(label, 29)}:".ljust(32) + f"{time:>9}"
 
 
 def _share(label: str, time: int, whole: int) -> str:
@@ -235,8 +246,10 @@ def _step_line(run: RunFigures) -> list[str]:
     if run.first is not None:
         words.append(f"first {short(run.first)}")
     if run.slowest is not None:
-        words.append(f"slowest {short(run.slowest[0])} (step {run.slowest[1]})")
-    return [f"  Step: {', '.join(words)}"] if words else []
+        # The first step, which warms up, is in neither median nor slowest: say so where that would mislead.
+        later = " after it" if run.first is not None and run.first > run.slowest[0] else ""
+        words.append(f"slowest{later} {short(run.slowest[0])} (step {run.slowest[1]})")
+    return wrapped(f"Step: {', '.join(words)}") if words else []
 
 
 def _evaluation_line(run: RunFigures) -> list[str]:
@@ -257,8 +270,3 @@ def _hours(time: int, *, seconds: bool) -> str:
     minutes, second = divmod(round(time / 1e9), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}h{minute:02}m{second:02}s" if seconds else f"{hours}h{minute:02}m"
-
-
-def _cut(text: str, width: int) -> str:
-    text = printable(text)
-    return text if len(text) <= width else text[: width - 3] + "..."

@@ -36,6 +36,7 @@ class Timeline:
     def __init__(self, role: str) -> None:
         self.role = role
         self._phases: list[Open] = []  # in the order they were opened
+        self.steps: set[int] = set()  # those that are open, by id()
         self.calls: dict[int, Open] = {}  # generate and env.step in flight, by id()
 
     @property

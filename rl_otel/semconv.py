@@ -38,9 +38,16 @@ PHASES: Final = (
     CHECKPOINT, EVAL, WAIT,
 )  # fmt: skip
 
+#: Where the opener is not called as its spans are.
+OPENERS: Final = {ENV_STEP: "env_step", ENV_RESET: "env_reset"}
+NAMES: Final = {opener: name for name, opener in OPENERS.items()}
+
 #: What a trajectory's time divides into, in order of precedence where children overlap; the rest is `other`.
 PARTS: Final = ("generate", "env", "reward", "wait")
 OTHER: Final = "other"
+
+#: Names that stand for something else in every figure, so that no phase of one's own may have them.
+NO_PHASES: Final = frozenset({STEP, ROLLOUT, TRAJECTORY, GENERATE, ENV_STEP, ENV_RESET, EVAL, OTHER})
 
 #: The part each direct child of a trajectory counts as.
 PART_OF: Final = {GENERATE: "generate", ENV_STEP: "env", ENV_RESET: "env", REWARD: "reward", WAIT: "wait"}
@@ -71,6 +78,7 @@ PHASE: Final = "rl.phase"
 MODE: Final = "rl.mode"
 MODE_EVAL: Final = "eval"
 CUSTOM: Final = "rl.custom."
+ATTRIBUTES_DROPPED: Final = "rl.attributes.dropped"  # how many were above the most that a span takes
 LATE: Final = "rl.late"
 ABORTED: Final = "rl.aborted"
 TIME_REPAIRED: Final = "rl.time.repaired"

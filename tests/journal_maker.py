@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class Maker:
     def __init__(self, folder: Path, name: str = "host-1-aaaaaaaa", restart: int = 0, **resource: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.00000.journal"
+        self._last = BEGAN
         self.trace = "trace"
         self.step_index: int | None = None
         self.process = {
@@ -40,9 +42,11 @@ class Maker:
         self.write(_record.Process(_record.FORMAT, "run", restart, self.process, BEGAN, 0))
 
     def write(self, record: _record.Record) -> None:
-        """Append any record."""
+        """Append any record, at the moment it tells of."""
         with self.path.open("ab") as file:
             file.write(frame(_record.encode(record)))
+        self._last = max(self._last, getattr(record, "end", 0), getattr(record, "start", 0))
+        os.utime(self.path, ns=(self._last, self._last))
 
     def start(self, name: str, start: float, span: str = "", parent: str = "", /, **attributes: Any) -> None:
         """Append the start of a span."""

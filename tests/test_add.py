@@ -187,6 +187,14 @@ def test_without_anything_open_it_is_a_trace_of_its_own(traces: Traces) -> None:
     assert traces.one("checkpoint").parent_id == ""
 
 
+def test_the_kind_may_be_the_openers_name(traces: Traces) -> None:
+    """`env_step` is the environment's step, and no phase of that name."""
+    with rl_otel.rollout(), rl_otel.trajectory():
+        rl_otel.add("env_step", *moments(), environment="swe", reward=1.0)
+    assert traces.one("env.step").attributes["rl.env.reward"] == 1.0
+    assert traces.one("env.step").attributes["rl.environment.name"] == "swe"
+
+
 def test_an_added_trajectory_has_no_parts(traces: Traces) -> None:
     """What happened inside it is not known, so no part of its duration is told; the rollout counts it."""
     with rl_otel.step(0), rl_otel.rollout():

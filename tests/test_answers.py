@@ -204,6 +204,44 @@ def test_no_answer_of_any_bytes_raises(said: bytes, content_type: str) -> None:
     assert len(refused.message.splitlines()) == 1
 
 
+DEEP = b"[" * 60_000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [DEEP, b'{"partialSuccess":{"rejectedSpans":1e999}}', b'{"partialSuccess":{"rejectedSpans":"%s"}}' % (b"9" * 5000)],
+    ids=["deep", "infinite", "digits"],
+)
+def test_accepted_is_accepted_whatever_the_answer_says(said: bytes) -> None:
+    """A body that cannot be read takes nothing back: sent again, the spans would be there twice."""
+    assert answers.of_http(200, {"content-type": "application/json"}, said, 3) == Outcome(State.OK)
+
+
+def test_a_refusal_nested_without_end_is_one_line() -> None:
+    """What a back end says is read as far as it makes sense."""
+    outcome = answers.of_http(400, {"content-type": "application/json"}, DEEP, 3)
+    assert (outcome.state, len(outcome.message)) == (State.REFUSED, len("400 Bad Request: ") + 300)
+
+
+@pytest.mark.parametrize("said", ["\x1b[2J\x1b]0;mine\x07 no\0", "\N{RIGHT-TO-LEFT OVERRIDE}no", "no\x9b31m"])
+def test_no_answer_steers_a_terminal(said: str) -> None:
+    """Control characters of a body, a reason or an address never reach the log."""
+    location = answers.of_http(302, {"location": f"http://there/{said}?api-key=s3cret"}, b"", 3).message
+    assert location.startswith("302 Found, moved to http://there/")
+    assert "s3cret" not in location
+    refused = answers.of_http(400, {}, said.encode(), 3).message
+    accepted = answers.accepted(1, said, 3).message
+    failed = answers.of_error(OSError(1, said)).message
+    assert all(message.isprintable() and "no" in message for message in (location, refused, accepted, failed))
+
+
+@pytest.mark.parametrize("date", ["Wed, 21 Oct 99999999 07:28:00 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"])
+def test_a_date_beyond_time_is_no_wish(date: str) -> None:
+    """A Retry-After that no clock can show is as good as none."""
+    outcome = answers.of_http(503, {"retry-after": date}, b"", 3)
+    assert (outcome.state, outcome.fault) == (State.RETRY, Fault.BUSY)
+
+
 @given(st.integers(0, 2**64 - 1))
 def test_varint_is_read_as_it_was_written(number: int) -> None:
     """Every length and number of the wire format comes back."""

@@ -12,7 +12,23 @@ from rl_otel._config import KNOBS, Config
 
 DOCS = Path(__file__).parent.parent / "docs" / "environment.md"
 
+
+class Mute:
+    """What cannot even be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    __fspath__ = __repr__
+
+
 WRONG_ARGUMENTS: list[tuple[str, Any]] = [
+    ("run_dir", Mute()),
+    ("run_dir", "a\0b"),
+    ("run_dir", "~nobody-of-that-name/runs"),
+    ("trace_budget", 10**30),
+    ("timeout", 1e300),
+    ("timeout", 10**400),
     ("service_name", ""),
     ("service_name", 3),
     ("endpoint", " "),
@@ -36,6 +52,14 @@ WRONG_ARGUMENTS: list[tuple[str, Any]] = [
 ]
 
 WRONG_VARIABLES = [
+    ("RL_OTEL_RUN_DIR", "~nobody-of-that-name/runs"),
+    ("OTEL_EXPORTER_OTLP_CERTIFICATE", "~nobody-of-that-name/ca.pem"),
+    ("OTEL_BSP_SCHEDULE_DELAY", "1e300"),
+    ("OTEL_BSP_SCHEDULE_DELAY", "86400001"),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", "1e300"),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", "inf"),
+    ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "9" * 5000),
+    ("RL_OTEL_RESTART", "99999999999"),
     ("OTEL_EXPORTER_OTLP_PROTOCOL", "thrift"),
     ("OTEL_EXPORTER_OTLP_HEADERS", "authorization"),
     ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
@@ -66,9 +90,9 @@ READ: list[tuple[str, str, str, Any]] = [
     ("OTEL_EXPORTER_OTLP_TIMEOUT", "10000", "timeout", 10.0),
     ("OTEL_BSP_EXPORT_TIMEOUT", "500", "timeout", 0.5),
     ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "compression", "gzip"),
-    ("OTEL_EXPORTER_OTLP_CERTIFICATE", "ca.pem", "certificate", Path("ca.pem")),
-    ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "key.pem", "client_key", Path("key.pem")),
-    ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "c.pem", "client_certificate", Path("c.pem")),
+    ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/tls/ca.pem", "certificate", Path("/tls/ca.pem")),
+    ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/tls/key.pem", "client_key", Path("/tls/key.pem")),
+    ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/tls/c.pem", "client_certificate", Path("/tls/c.pem")),
     ("OTEL_EXPORTER_OTLP_INSECURE", "true", "insecure", True),
     ("OTEL_TRACES_EXPORTER", "none", "sending", False),
     ("OTEL_SDK_DISABLED", "TRUE", "disabled", True),
@@ -162,6 +186,20 @@ def test_headers_appear_in_no_text(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     assert Config.load().headers == {}
     assert "hunter2" not in caplog.text
     assert "OTEL_EXPORTER_OTLP_HEADERS" in caplog.text
+
+
+def test_an_endpoint_appears_in_no_text() -> None:
+    """An endpoint may hold a password or a key: neither repr nor an error shows one."""
+    assert "hunter2" not in repr(Config.load(endpoint="http://me:hunter2@host?api-key=hunter2"))
+    with pytest.raises(ValueError, match="endpoint") as raised:
+        Config.load(endpoint=b"http://me:hunter2@host")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_certificate_is_found_after_a_change_of_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path is that of the moment of `configure()`, though the file is opened later."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "ca.pem")
+    assert Config.load().certificate == Path("ca.pem").absolute()
 
 
 def test_resource_attributes_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -296,7 +296,7 @@ def test_current_finds_the_nearest_of_a_name(traces: Traces) -> None:
     """By name it is the innermost open span of that name around here; another name is the null object."""
     with rl_otel.step(3) as step, rl_otel.rollout(), rl_otel.trajectory("a") as outer:
         with rl_otel.trajectory("b", agent="helper") as inner, rl_otel.env_step() as env_step:
-            assert rl_otel.current() is env_step
+            assert rl_otel.current() is rl_otel.current("env_step") is rl_otel.current("env.step") is env_step
             assert rl_otel.current("trajectory") is inner
             assert rl_otel.current("step") is step
             assert not rl_otel.current("train")
@@ -305,6 +305,30 @@ def test_current_finds_the_nearest_of_a_name(traces: Traces) -> None:
         rl_otel.current("step").record(kl=0.5)
         assert not rl_otel.current("trajectory")
     assert traces.one("step").attributes["rl.kl"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [("trajectry", "trajectory"), ("Rollout", "rollout"), ("envstep", "env_step"), ("generation", None), ("own", None)],
+)
+def test_a_name_close_to_a_known_one_is_asked_about_once(
+    traces: Traces, caplog: pytest.LogCaptureFixture, asked: str, meant: str | None
+) -> None:
+    """A name misspelt would be lost without a word; one of a phase of one's own is nobody's mistake."""
+    with rl_otel.step(0):
+        for _ in range(3):
+            rl_otel.current(asked).record(loss=1.0)
+    line = f"rl_otel: current({asked!r}): no span has that name; did you mean {meant!r}?"
+    assert caplog.messages == ([] if meant is None else [line])
+
+
+def test_a_phase_of_ones_own_is_found_by_a_name_close_to_a_known_one(
+    traces: Traces, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is open has that name, whatever it looks like."""
+    with rl_otel.step(0), rl_otel.phase("training") as training:
+        assert rl_otel.current("training") is training
+    assert caplog.messages == []
 
 
 def test_current_survives_shutdown_inside_a_span() -> None:

@@ -12,7 +12,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
 
 import rl_otel
 from rl_otel import Delivery, _record, _runtime
-from rl_otel._ship import shipper
+from rl_otel._clock import now
+from rl_otel._journal import journals
+from rl_otel._ship import route
 from tests.receiver import Answer, Receiver, black_hole, dead_port
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def test_a_dead_port_leaves_spans_pending_and_says_where(caplog: pytest.LogCaptu
         "are host, port and http or https right?",
         f"rl_otel: {folder} has what was not sent: 3 spans pending, 0 kept back, 0 dropped",
     ]
-    assert len(list(folder.iterdir())) == 1
+    assert len(journals(folder)) == 1
 
 
 def test_flush_of_a_black_hole_is_over_in_its_time() -> None:
@@ -117,10 +119,11 @@ def test_what_was_recorded_while_the_receiver_was_away_arrives(protocol: str, ca
 
 def test_refused_spans_are_counted_and_said(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     """What the receiver will never take is dropped, with its own words; what comes after is sent."""
-    receiver.script(Answer(400, text="no thanks"))
+    receiver.script(then=Answer(400, text="no thanks"))
     configure(receiver)
     trains(2)
     assert rl_otel.flush() == Delivery(dropped=2)
+    receiver.script()
     trains(3)
     assert rl_otel.shutdown() == Delivery(sent=3, dropped=2)
     refusal, left = messages(caplog)
@@ -259,7 +262,7 @@ def test_the_temporary_folder_goes_at_a_clean_end(receiver: Receiver, tmp_path: 
     trains(2)
     rl_otel.flush()
     (run,) = (tmp_path / "scratch" / f"rl-otel-{os.geteuid()}").iterdir()
-    assert len(list(run.iterdir())) == 1
+    assert len(journals(run)) == 1
     rl_otel.shutdown()
     assert not run.exists()
 
@@ -269,7 +272,36 @@ def test_a_run_folder_that_was_asked_for_stays(receiver: Receiver) -> None:
     configure(receiver, run_dir="runs", run_id="r1")
     trains(1)
     assert rl_otel.shutdown() == Delivery(sent=1)
-    assert len(list(Path("runs/r1").iterdir())) == 1
+    assert len(journals(Path("runs/r1"))) == 1
+
+
+class Picky(Receiver):
+    """Refuses requests in which a span has a word that it does not take."""
+
+    def take(self, protocol: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        if b"poison" in body:
+            self.script(Answer(400))
+        return super().take(protocol, path, headers, body)
+
+
+def test_a_span_that_nobody_takes_is_isolated() -> None:
+    """Its neighbours in the request are delivered, it alone is dropped."""
+    with Picky() as receiver:
+        configure(receiver, trace_budget=100_000)
+        for number in range(300):
+            with rl_otel.train() as train:
+                train.record({"note": "poison" if number == 123 else "fine"})
+        assert rl_otel.shutdown() == Delivery(sent=299, dropped=1)
+        assert len(receiver.spans) == 299
+
+
+def test_where_all_is_refused_it_is_not_divided_for_ever(receiver: Receiver) -> None:
+    """A receiver that takes nothing is asked a few times, not once a span."""
+    receiver.script(then=Answer(400))
+    configure(receiver)
+    trains(300)
+    assert rl_otel.shutdown() == Delivery(dropped=300)
+    assert len(receiver.requests) <= 100
 
 
 # --- Late values ------------------------------------------------------------------------------------------------------
@@ -281,7 +313,8 @@ def awaited(receiver: Receiver) -> _runtime.Runtime:
     runtime = _runtime.active
     assert runtime is not None
     flags = _record.SAMPLED | _record.AWAITED
-    runtime.journal.end(_record.End(b"t" * 16, b"s" * 8, b"", "step", 1, 2, {"rl.step": 0}, flags))
+    ended = now()
+    runtime.journal.end(_record.End(b"t" * 16, b"s" * 8, b"", "step", ended, ended, {"rl.step": 0}, flags))
     return runtime
 
 
@@ -297,7 +330,7 @@ def test_a_span_waits_for_its_late_values(receiver: Receiver) -> None:
 
 def test_a_span_does_not_wait_for_ever(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the values do not come, the span is sent without them."""
-    monkeypatch.setattr(shipper, "_HOLD", 0.2)
+    monkeypatch.setattr(route, "PATIENCE", 200_000_000)
     awaited(receiver)
     receiver.wait(spans=1)
     assert [span.attributes for span in receiver.spans] == [{"rl.step": 0}]

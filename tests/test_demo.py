@@ -108,7 +108,7 @@ def test_prints_a_table_for_each_step_and_the_summary(demo: Run) -> None:
 
 def test_report_prints_the_same(demo: Run) -> None:
     """`rl-otel report` on the run folder prints, character for character, what the run printed."""
-    tables, end = demo.out.split("\nReward: ")
+    tables, end = demo.out.split("To read it again: ")
     assert command("report", demo.folder) == tables
     assert said(demo, "Run folder") == str(demo.folder)
     assert f"report {demo.folder}" in end

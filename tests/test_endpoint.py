@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
-from rl_otel._send import Fault, Outcome, State, Target, diagnose, proxy_for, resolve
+from rl_otel._send import Fault, Outcome, State, Target, diagnose, proxy_for, resolve, shown
 
 
 @pytest.mark.parametrize(
@@ -168,6 +170,40 @@ def test_user_and_password_become_a_header() -> None:
     assert (target.path, target.url) == ("/otlp/v1/traces?region=eu", "https://host:443/otlp/v1/traces")
     assert "bWU6" not in repr(target)
     assert dict(resolve("http://me:p@host", headers={"authorization": "x"}).headers) == {"authorization": "x"}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "told"),
+    [
+        ("http://host:4318/otlp", "http://host:4318/otlp"),
+        ("http://me:s3cret@host:4318", "http://***@host:4318"),
+        ("me:s3cret@host:4318", "***@host:4318"),
+        ("http://me:s3/c?r#e@t@host", "http://***@host"),
+        ("https://host/otlp?api-key=s3cret", "https://host/otlp?***"),
+        ("host#s3cret", "host?***"),
+    ],
+)
+def test_an_endpoint_is_shown_without_its_secrets(endpoint: str, told: str) -> None:
+    """What comes before the @ and what comes behind the ? may be a key."""
+    assert shown(endpoint) == told
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "ftp://me:s3cret@host",
+        "http://me:s3cret@",
+        "http://me:s3cret@[host",
+        "http://host/a b?api-key=s3cret",
+        "http://host?api-key=s3cret\x1b",
+    ],
+)
+def test_no_error_shows_a_secret(endpoint: str) -> None:
+    """The traceback that a wrong endpoint ends in may be logged by anyone."""
+    with pytest.raises(ValueError, match="endpoint") as raised:
+        resolve(endpoint)
+    error = raised.value
+    assert "s3cret" not in "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
 
 # --- Proxies ----------------------------------------------------------------------------------------------------------

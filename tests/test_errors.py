@@ -173,6 +173,18 @@ def test_what_was_asked_for_is_aborted_and_no_error(traces: Traces, opener: Any,
         assert span.attributes["rl.trajectory.outcome"] == "aborted"
 
 
+@pytest.mark.parametrize("error", [StopIteration(3), StopAsyncIteration()])
+@pytest.mark.parametrize("opener", OPENERS)
+def test_the_end_of_an_iterator_is_no_failure(traces: Traces, opener: Any, error: Exception) -> None:
+    """`with data(): batch = next(loader)` ends the loop around it, and neither fails nor aborts the span."""
+    assert raised_in(opener, error) is error
+    (span,) = traces.spans
+    assert (span.status, span.message, span.events) == ("unset", "", [])
+    assert not {"rl.aborted", "error.type"} & span.attributes.keys()
+    if opener is rl_otel.trajectory:
+        assert span.attributes["rl.trajectory.outcome"] == "completed"
+
+
 class EngineTimeoutError(TimeoutError):
     pass
 
@@ -267,14 +279,16 @@ def test_an_error_of_ours_is_one_line_and_never_raised(
     monkeypatch.setattr(_safety, "strict", False)
 
     with rl_otel.step(0) as step:
-        for _ in range(5):
-            step.record(7)  # type: ignore[arg-type]
+        with monkeypatch.context() as broken:
+            broken.setattr(step, "_take_all", lambda words: 1 / 0)
+            for _ in range(5):
+                step.record(samples=2)
         step.record(samples=3)
     assert traces.one("step").attributes["rl.samples"] == 3
     lines = [record.getMessage() for record in caplog.records if record.name == "rl_otel"]
     assert lines == [
         "rl_otel: internal error in record() of step, your run goes on without this piece of telemetry: "
-        "TypeError: 'int' object is not a mapping"
+        "ZeroDivisionError: division by zero"
     ]
 
 

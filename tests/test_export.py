@@ -12,6 +12,7 @@ import pytest
 
 from rl_otel import _record, semconv
 from rl_otel._cli import main
+from rl_otel._terminal import command
 from tests import otlp
 from tests.journal_maker import BEGAN, Maker, S, one_step, span_of, trace_of
 
@@ -45,7 +46,7 @@ def test_a_run_in_which_nothing_ended_writes_no_file(capsys: pytest.CaptureFixtu
     assert not FILE.exists()
     assert capsys.readouterr().err == (
         "rl-otel export: no span has ended in runs/r, so there is nothing to export. What the run holds: "
-        "rl-otel report runs/r\n"
+        f"{command('report', RUN)}\n"
     )
 
 
@@ -169,6 +170,13 @@ def test_many_spans_are_written_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch
     for index in range(10):
         one_step(maker, index, index * 11)
     assert Counter(span.name for span in exported()) == {"step": 10, "rollout": 10, "trajectory": 20, "train": 20}
+
+
+def test_the_file_is_private() -> None:
+    """What may hold prompts can be read by its owner alone, as the journals."""
+    one_step(Maker(RUN), 0)
+    assert main(["export", str(RUN), "-o", str(FILE)]) == 0
+    assert FILE.stat().st_mode & 0o777 == 0o600
 
 
 def test_without_an_output_it_goes_to_standard_output(

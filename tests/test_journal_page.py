@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rl_otel import _record
-from rl_otel._journal import frame
+from rl_otel import _folder, _keeper, _record
+from rl_otel._journal import Lock, Sent, frame, overflow, room, segment_path, writer
+from rl_otel._journal.folder import base_path
 from rl_otel._record import Event, Link
 
 PAGE = (Path(__file__).parent.parent / "docs" / "journal.md").read_text()
@@ -72,3 +73,27 @@ def test_frame_is_read_by_the_page_alone() -> None:
     assert int.from_bytes(length, "little") == len(payload)
     assert int.from_bytes(check, "little") == zlib.crc32(payload)
     assert msgspec.msgpack.decode(payload) == ["late", b"12345678", {"rl.loss": 0.5}, True]
+
+
+def test_page_has_the_names_of_all_files() -> None:
+    """What lies in a run folder is named as the page says."""
+    (found,) = re.findall(r"^## Files\n\n((?:    .*\n)+)", PAGE, re.MULTILINE)
+    assert base_path(Path("run"), "host", 7, "12345678-9abc") == Path("run/host-7-12345678")
+    base = Path("<run folder>/<host>-<pid>-<instance>")
+    segment = segment_path(base, 3)
+    for path in (segment, Sent(segment).path, Lock(base).path):
+        assert str(path).replace("00003", "<segment>") + " " in found
+
+
+def test_page_has_the_limits() -> None:
+    """Sizes and times that the page gives are those of the code."""
+    text = " ".join(PAGE.split())
+    for limit in (
+        f"when one has reached {writer.SEGMENT >> 20} MiB",
+        f"wait in memory, {overflow.LIMIT >> 20} MiB of them at most",
+        f"keeps {room.CAP // 1_000_000} MB of segments",
+    ):
+        assert limit in text
+    assert (_keeper.TICK, _folder.OLD) == (5.0, 7 * 24 * 3600.0)
+    assert "every five seconds" in text
+    assert "after a week" in text

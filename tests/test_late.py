@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import time
 import types
 import weakref
@@ -121,6 +122,80 @@ def test_a_device_without_events_is_left_alone(cuda: Cuda) -> None:
 
     assert cuda.ordered == 0
     assert late(traces) == [_record.Late(ended(traces, "step").span, {})]
+
+
+class Lazy:
+    """An array of JAX: computed meanwhile, never changed, and reading it waits."""
+
+    size = 1
+
+    def __init__(self, *, ready: bool, device: Any) -> None:
+        self.ready, self.device = ready, device
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+    def tolist(self) -> float:
+        assert self.ready, "the host waits"
+        assert threading.current_thread() is not threading.main_thread(), "the host reads"
+        return 0.5
+
+
+JAX_DEVICES = [
+    types.SimpleNamespace(platform="gpu"),
+    types.SimpleNamespace(platform="tpu"),
+    lambda: "a device",
+    "gpu:0",
+]
+
+
+@pytest.mark.parametrize("device", JAX_DEVICES, ids=["gpu", "tpu", "old", "name"])
+def test_an_array_of_jax_follows_when_it_is_there(traces: Traces, device: Any) -> None:
+    """It says itself when it can be read without waiting, and a thread of ours reads it then."""
+    loss = Lazy(ready=False, device=device)
+    with rl_otel.step(0) as step:
+        step.record(loss=loss, kl=[Lazy(ready=True, device=device), 1.5])
+    time.sleep(0.15)  # the thread looks every 50 ms, and finds nothing
+    assert late(traces) == []
+
+    loss.ready = True
+    until(lambda: late(traces))
+    assert late(traces)[0].attributes == {"rl.loss": 0.5, "rl.kl": 1.0}
+
+
+class Foreign:
+    """An array of a library that nobody here knows."""
+
+    device = "accelerator:0"
+
+    def tolist(self) -> float:
+        raise AssertionError("the host waits")
+
+    __float__ = __array__ = __repr__ = tolist
+
+
+def test_an_array_that_cannot_be_asked_is_left_alone() -> None:
+    """No figure is worth that the host waits for it."""
+    with capture(strict=False) as traces, rl_otel.step(0) as step:
+        step.record(loss=Foreign(), mine=Foreign(), kl=[1.0, Foreign()])
+
+    assert traces.one("step").attributes == {"rl.step": 0}
+
+
+def test_an_array_on_the_cpu_is_read_at_once(traces: Traces) -> None:
+    """Where a library says that its array is on the CPU, there is nothing to wait for."""
+
+    class Array:
+        def __init__(self, device: Any) -> None:
+            self.device = device
+
+        def tolist(self) -> float:
+            return 0.5
+
+    for device in ("cpu", "/job:localhost/device:CPU:0", types.SimpleNamespace(platform="cpu"), Device("cpu"), None):
+        with rl_otel.step() as step:
+            step.record(loss=Array(device))
+            assert step.attributes["rl.loss"] == 0.5
 
 
 def test_a_device_that_hangs_holds_nobody(cuda: Cuda) -> None:

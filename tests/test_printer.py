@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rl_otel
+from rl_otel._terminal import command
 from rl_otel.testing import capture
 from tests import needs, process
 
@@ -34,7 +35,7 @@ def test_with_a_switch_each_step_and_the_summary_are_printed() -> None:
 
     heads = [line for line in done.stdout.splitlines() if not line.startswith("  ")]
     assert heads[:-1] == ["training", "Step   0", "training", "Step   1", "Training Summary (2 steps):"]
-    assert heads[-1].startswith("To read it again: rl-otel report runs/")
+    assert heads[-1].startswith(f"To read it again: {command('report')} runs/")
     assert done.stderr == ""
 
 
@@ -66,6 +67,36 @@ def test_a_run_without_steps_prints_no_summary(
         pass
 
     assert capsys.readouterr().out == ""
+
+
+@needs.rich
+def test_what_a_terminal_takes_is_loaded_before_the_first_step() -> None:
+    """Rich takes a while to load: `configure()` does it where tables will be printed, and nowhere else."""
+    script = """
+        import sys
+        import rl_otel
+        rl_otel.configure(run_dir="runs")
+        print("rich" in sys.modules)
+    """
+    assert process.on_terminal(script)[1] == "True\n"
+    assert process.on_terminal(script, env={"RL_OTEL_PRINT": "0"})[1] == "False\n"
+    assert process.run(script).stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31mb", "a\rb", "a\u202eb"])
+def test_control_characters_in_names_reach_no_output(name: str) -> None:
+    """Phases and ids come from data: what would colour, overwrite or turn round the line becomes a question mark."""
+    script = f"""
+        import rl_otel
+        rl_otel.configure(run_dir="runs")
+        with rl_otel.step(0), rl_otel.rollout(), rl_otel.phase({name!r}):
+            for k in range(2):
+                with rl_otel.trajectory(f"{{k}}" + {name!r}):
+                    pass
+    """
+    shown = process.run(script, env={"RL_OTEL_PRINT": "1"}).stdout
+    assert "    a?" in shown
+    assert set(shown) - {"\n"} == {character for character in shown if character.isprintable()}
 
 
 @needs.tqdm

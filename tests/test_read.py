@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 
 from rl_otel import _read, _record, semconv
 from rl_otel._journal import frame
-from rl_otel._read import NoRun, Run, Source, find_run
+from rl_otel._read import NoRun, Run, Source, find_run, newest_run
+from rl_otel._terminal import command
 from tests.journal_maker import BEGAN, Maker, S
 
 
@@ -24,19 +26,44 @@ def names(run: Run) -> list[str]:
 
 def test_a_path_without_a_run_names_the_runs_there_are() -> None:
     """Who mistypes the folder is shown their runs and what to type."""
-    Maker(Path("rl-otel-runs/a"))
-    Maker(Path("rl-otel-runs/b"))
-    os.utime(Maker(Path("rl-otel-runs/c")).path, (1, 1))
+    runs = [Path("rl-otel-runs/new"), Path(tempfile.gettempdir()) / f"rl-otel-{os.geteuid()}" / "sent"]
+    for age, run in enumerate(runs):
+        os.utime(Maker(run).path, (1000 - age, 1000 - age))
     with pytest.raises(NoRun) as caught:
         find_run(Path("nowhere"), "report")
-    assert str(caught.value).startswith("no run folder at nowhere; your runs are in ./rl-otel-runs, newest first: ")
-    assert str(caught.value).split(" Try: ")[0].endswith(", c.")
+    assert str(caught.value) == (
+        f"nowhere is not there; your runs, newest first: {runs[0]}, {runs[1]}. Try: {command('report', runs[0])}"
+    )
 
 
-def test_a_path_without_any_run_says_how_one_comes_to_be() -> None:
-    """Without any run at all the message says what makes one."""
-    with pytest.raises(NoRun, match=r"no run folder at nowhere; a run makes one in ./rl-otel-runs once"):
+def test_without_any_run_it_says_where_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any run at all the message names the places and says what makes one."""
+    monkeypatch.setenv("RL_OTEL_RUN_DIR", "mine")
+    looked = f"mine, rl-otel-runs, {tempfile.gettempdir()}/rl-otel-{os.geteuid()}"
+    makes = "a run makes one once it has called rl_otel.configure() and opened its first span"
+    with pytest.raises(NoRun) as caught:
+        newest_run("report")
+    assert str(caught.value) == f"no run in {looked}: {makes}"
+    with pytest.raises(NoRun) as caught:
         find_run(Path("nowhere"), "report")
+    assert str(caught.value) == f"nowhere is not there; no run in {looked}: {makes}"
+
+
+def test_the_newest_run_is_found_wherever_runs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of the environment, the one here and the one for spans that are sent: the run written last counts."""
+    monkeypatch.setenv("RL_OTEL_RUN_DIR", "mine")
+    places = [Path("rl-otel-runs"), Path(tempfile.gettempdir()) / f"rl-otel-{os.geteuid()}", Path("mine")]
+    for age, place in enumerate(places):
+        os.utime(Maker(place / f"run-{age}").path, (1000 + age, 1000 + age))
+        assert newest_run("report") == place / f"run-{age}"
+        assert find_run(Path(f"run-{age}"), "report") == place / f"run-{age}"
+
+
+def test_a_folder_without_journals_is_said_to_have_none() -> None:
+    """A folder that exists is not said to be missing."""
+    Path("empty").mkdir()
+    with pytest.raises(NoRun, match=r"^empty has no journals; no run in "):
+        find_run(Path("empty"), "report")
 
 
 def test_a_folder_of_several_runs_names_them_newest_first() -> None:
@@ -45,14 +72,20 @@ def test_a_folder_of_several_runs_names_them_newest_first() -> None:
         os.utime(Maker(Path("runs") / name).path, (1000 - age, 1000 - age))
     with pytest.raises(NoRun) as caught:
         find_run(Path("runs"), "export")
-    assert str(caught.value) == ("runs holds 3 runs, newest first: new, middle, old. Try: rl-otel export runs/new")
+    assert str(caught.value) == (
+        "runs holds 3 runs, newest first: new, middle, old. Try: " + command("export", "runs/new")
+    )
 
 
 def test_a_journal_given_for_its_folder_is_told_apart() -> None:
-    """The file inside is one step too deep, and the message names the folder."""
+    """The file inside is one step too deep, and the message names the folder, if it is one of a run."""
     journal = Maker(Path("runs/a")).path
-    with pytest.raises(NoRun, match=r"is a file; give the run folder. Try: rl-otel report runs/a"):
+    with pytest.raises(NoRun) as caught:
         find_run(journal, "report")
+    assert str(caught.value) == f"{journal} is a file; give the run folder. Try: {command('report', 'runs/a')}"
+    Path("notes").touch()
+    with pytest.raises(NoRun, match=r"^notes is a file; no run in "):
+        find_run(Path("notes"), "report")
 
 
 def test_a_run_is_found_by_folder_by_the_only_one_in_it_and_by_name() -> None:
@@ -84,7 +117,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(monkeypatch: pytest.M
     assert run.problems == [
         "cannot read run/locked-1-a.00000.journal: Permission denied",
         f"run/newer-1-a.00000.journal has format {_record.FORMAT + 1}, which a newer rl_otel reads: left out",
-        "run/torn-1-a.00000.journal does not say which process wrote it: left out",
+        "run/torn-1-a.00000.journal is empty, damaged, or no journal of rl_otel: left out",
     ]
 
 
@@ -139,6 +172,7 @@ def test_whether_a_process_lives_is_seen_on_its_own_host_only() -> None:
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     assert not source(**{semconv.PROCESS_PID: int(gone.stdout)}).lives()
     assert not source(**{semconv.PROCESS_PID: os.getpid(), semconv.HOST_NAME: "elsewhere"}).lives()
+    assert not source(**{semconv.PROCESS_PID: 1 << 62}).lives()
     living = source(**{semconv.PROCESS_PID: os.getpid()})
     assert living.process is not None
     if Path("/proc/stat").exists():

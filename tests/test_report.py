@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,9 +13,10 @@ from rl_otel import _record, semconv
 from rl_otel._analysis import Analysis
 from rl_otel._cli import main
 from rl_otel._read import Run
-from rl_otel._terminal import Terminal
-from tests import needs, process
+from rl_otel._terminal import command
+from tests import process
 from tests.journal_maker import BEGAN, Maker, S, one_step, span_of, trace_of
+from tests.reporting import reported
 
 RUN = Path("runs/r")
 
@@ -66,12 +63,6 @@ with rl_otel.eval():
 """
 
 
-def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str], str]:
-    code = main(["report", *arguments])
-    out, err = capsys.readouterr()
-    return code, out.splitlines(), err
-
-
 def two_steps() -> Maker:
     maker = Maker(RUN)
     one_step(maker, 0, 1)
@@ -90,9 +81,28 @@ def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_no_run_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     """A path without a run ends with 2 and a sentence that says what to do."""
-    code, lines, error = reported(capsys, "nowhere")
+    code, lines, error = reported(capsys, "no\x1bwhere")
     assert (code, lines) == (2, [])
-    assert error.startswith("rl-otel report: no run folder at nowhere; ")
+    assert error.startswith("rl-otel report: no?where is not there; no run in ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["report", ".", "--stpe", "3"], "rl-otel report: error: unknown arguments: --stpe 3\n"),
+        (["report", ".", "--step", "x"], "rl-otel report: error: argument --step: invalid int value: 'x'\n"),
+        (["export", ".", "more"], "rl-otel export: error: unknown arguments: more\n"),
+    ],
+)
+def test_wrong_usage_shows_that_of_the_verb(
+    arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who mistypes an option is shown the options that the verb has."""
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"usage: rl-otel {arguments[0]} [-h] [--step N]")
+    assert shown.endswith(error)
 
 
 def test_a_folder_that_may_not_be_read_is_named(
@@ -105,15 +115,47 @@ def test_a_folder_that_may_not_be_read_is_named(
     assert reported(capsys, str(RUN)) == (2, [], "rl-otel report: [Errno 13] Permission denied: 'runs/r'\n")
 
 
-def test_a_run_without_an_ended_step_has_nothing_to_report(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that has only begun ends with 1, and still shows what is open."""
+def test_without_a_run_the_newest_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who says no run means the last one, and a line says which that is."""
+    one_step(Maker(Path("rl-otel-runs/old")), 1)
+    one_step(Maker(Path("rl-otel-runs/new")), 2, 100)
+    code, lines, error = reported(capsys)
+    assert (code, lines[0]) == (0, "Step   2 | Loss: 0.5000")
+    assert error == "rl-otel report: no RUN given, so the newest: rl-otel-runs/new\n"
+
+
+def test_a_run_killed_in_its_first_step_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is open is a report, though no step has ended."""
     Maker(RUN).begin_step(0, 0)
     code, lines, error = reported(capsys, str(RUN))
-    assert code == 1
-    assert lines[0] == "Step 0 has not ended, open 0 s"
-    assert (
-        error == "rl-otel report: no step has ended in runs/r yet; try again once the run has gone on, or look at "
-        "another run\n"
+    assert (code, lines[0], error) == (0, "Step 0 has not ended, open 0 s", "")
+
+
+@pytest.mark.parametrize(
+    ("lives", "told"),
+    [
+        (True, "no step has begun in runs/r yet; try again once the run has gone on"),
+        (False, "no step began in runs/r, and its processes do not run here; look at another run"),
+    ],
+)
+def test_a_run_without_any_step_has_nothing_to_report(
+    lives: bool, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is worth to wait depends on whether the run goes on."""
+    Maker(RUN).end("generate", 0, 1)
+    monkeypatch.setattr("rl_otel._read.lives", lambda process: lives)
+    assert reported(capsys, str(RUN)) == (1, [], f"rl-otel report: {told}\n")
+
+
+def test_a_folder_of_damaged_journals_has_nothing_to_report(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no journal can be read each is named, and then that there is no other."""
+    RUN.mkdir(parents=True)
+    (RUN / "empty-1-a.00000.journal").touch()
+    assert reported(capsys, str(RUN)) == (
+        1,
+        [],
+        "rl-otel report: runs/r/empty-1-a.00000.journal is empty, damaged, or no journal of rl_otel: left out\n"
+        "rl-otel report: no journal in runs/r can be read\n",
     )
 
 
@@ -123,7 +165,7 @@ def test_a_step_that_is_not_there_names_those_that_are(capsys: pytest.CaptureFix
     assert reported(capsys, str(RUN), "--step", "7") == (
         1,
         [],
-        "rl-otel report: no step 7 in runs/r; it has steps 0 to 1. Try: rl-otel report runs/r --step 1\n",
+        f"rl-otel report: no step 7 in runs/r; it has steps 0 to 1. Try: {command('report', RUN, '--step', '1')}\n",
     )
 
 
@@ -133,7 +175,9 @@ def test_a_journal_that_cannot_be_read_is_named(capsys: pytest.CaptureFixture[st
     (RUN / "torn-1-a.00000.journal").write_bytes(b"garbage")
     code, lines, error = reported(capsys, str(RUN))
     assert (code, lines[0]) == (0, "Step   0 | Loss: 0.5000")
-    assert error == "rl-otel report: runs/r/torn-1-a.00000.journal does not say which process wrote it: left out\n"
+    assert error == (
+        "rl-otel report: runs/r/torn-1-a.00000.journal is empty, damaged, or no journal of rl_otel: left out\n"
+    )
 
 
 def test_lost_spans_are_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +217,7 @@ def test_the_report_prints_what_the_run_printed(capsys: pytest.CaptureFixture[st
     assert (code, error) == (0, "")
     *printed, hint = run.stdout.splitlines()
     assert lines == printed
-    assert hint == "To read it again: rl-otel report runs/r"
+    assert hint == f"To read it again: {command('report', RUN)}"
     assert [line for line in lines if line.startswith("Step")] == [
         "Step   0 | Loss: 0.0000 | Reward: +0.150 | Samples: 12",
         "Step   1 | Loss: 0.1000 | Reward: +0.150 | Samples: 12",
@@ -213,35 +257,6 @@ def test_a_recorded_run_reads_as_in_the_manual(capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_the_slowest_trajectories_come_with_parts_and_turns(capsys: pytest.CaptureFixture[str]) -> None:
-    """A step in detail: its slowest trajectories first, each with its longest turns in order, and the trace's id."""
-    maker = Maker(RUN)
-    maker.begin_step(3, 0)
-    maker.start("rollout", 0, "rollout", "step 3")
-    for turn in range(7):
-        told = {semconv.TURN: turn, semconv.OUTPUT_TOKENS: 210}
-        maker.end("generate", turn, turn + 0.5, f"g{turn}", "a/0", **told)
-        where = {semconv.TURN: turn, semconv.ENVIRONMENT_NAME: "swe", semconv.TOOL_NAME: "bash"}
-        maker.end("env.step", turn + 0.5, turn + 0.5 + turn / 20, f"e{turn}", "a/0", **where)
-    maker.trajectory("a/0", 0, 8, **{semconv.TRAJECTORY_TURNS: 7, semconv.TRAJECTORY_REWARD: 1.0})
-    maker.trajectory("a/1", 0, 2, **{semconv.TRAJECTORY_OUTCOME: "error"})
-    maker.end("rollout", 0, 8, "rollout", "step 3")
-    maker.end("step", 0, 9, "step 3")
-    lines = reported(capsys, str(RUN), "--step", "3")[1]
-    assert lines[lines.index("  Slowest trajectories:") :] == [
-        "  Slowest trajectories:",
-        "    a/0: 8.0s, 7 turns, generate 6.0s, env 2.0s, other 0s, completed,",
-        "      reward +1.000",
-        *(
-            f"      turn {turn}: generate 0.5s (210 tok), env.step swe bash {time}"
-            for turn, time in [(2, "0.1s"), (3, "0.1s"), (4, "0.2s"), (5, "0.2s"), (6, "0.3s")]
-        ),
-        "      and 2 shorter turns",
-        "    a/1: 2.0s, 1 turn, generate 1.5s, env 0.5s, other 0s, error",
-        f"  Trace: {trace_of('step 3').hex()}",
-    ]
-
-
 # --- several processes, restarts, what comes late ---
 
 
@@ -269,7 +284,7 @@ def test_processes_of_a_run_are_joined(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_of_a_step_done_again_the_last_restart_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    """After a crash step 1 was done again: it is reported once, and what the first attempt left open is not."""
+    """After a crash step 1 was done again: it is reported once, and says so; what the first left open is not."""
     first = Maker(RUN, "host-1-a", restart=0)
     one_step(first, 0, 0)
     one_step(first, 1, 10)
@@ -287,6 +302,8 @@ def test_of_a_step_done_again_the_last_restart_counts(capsys: pytest.CaptureFixt
         "Step   2 | Loss: 0.2500",
     ]
     assert "  Total wall-clock:                55.00s" in lines
+    marks = [index for index, line in enumerate(lines) if line == "  (done again after a restart)"]
+    assert marks == [lines.index("Step   2 | Loss: 0.2500") - 1]  # step 2 had not ended in the first attempt
 
 
 def test_a_loss_that_came_late_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -343,7 +360,7 @@ def test_a_span_of_another_library_between_two_of_ours_changes_nothing(capsys: p
 
 
 def test_traces_outside_steps_cost_nothing_and_count_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """A detached trajectory and a lone generate are in no step's figures; a root phase is in the run's."""
+    """A trajectory and a generate on their own are in no step's figures; a root phase is in the run's."""
     maker = Maker(RUN)
     one_step(maker, 0)
     maker.step_index = None
@@ -358,7 +375,20 @@ def test_traces_outside_steps_cost_nothing_and_count_for_nothing(capsys: pytest.
     lines = reported(capsys, str(RUN))[1]
     assert lines[7] == "  2 trajectories: p50 2.0s  p90 4.0s  max 4.0s, env 25 %, slowest 0/1"
     assert "  Cumul. eval:                      3.00s  ( 21.4%)" in lines
-    assert lines[-1] == "  Evaluation: 1 time, reward +0.500"
+    assert lines[-2:] == ["  Evaluation: 1 time, reward +0.500", "1 trajectory outside any step: p50 10s  max 10s"]
+
+
+def test_trajectories_that_no_step_has_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of a thread that knows of no step, and those of a rollout outside any, are counted in one line."""
+    maker = Maker(RUN)
+    for number in range(3):
+        maker.trace = f"lone {number}"
+        maker.trajectory(f"lone {number}", 0, number + 1, "")
+    maker.trace = "rollout"
+    maker.start("rollout", 0, "rollout")
+    maker.trajectory("r", 0, 9)
+    maker.end("rollout", 0, 9, "rollout")
+    assert reported(capsys, str(RUN)) == (0, ["4 trajectories outside any step: p50 2.0s  max 9.0s"], "")
 
 
 def test_memory_holds_only_what_is_open() -> None:
@@ -369,135 +399,3 @@ def test_memory_holds_only_what_is_open() -> None:
     analysis = Analysis(Run(RUN))
     assert max(len(analysis._traces) for _ in analysis.steps()) <= 4
     assert analysis.unfinished == []
-
-
-# --- killed and running ---
-
-
-def killed(**resource: Any) -> Maker:
-    """Return a run whose step 17 hangs: in one trajectory's environment, and in one between two calls."""
-    maker = Maker(RUN, **resource)
-    one_step(maker, 16)
-    maker.begin_step(17, 20)
-    maker.start("rollout", 21, "rollout", "step 17")
-    for id_ in ("17/1", "17/3"):
-        maker.start("trajectory", 22, id_, "rollout", **{semconv.TRAJECTORY_ID: id_})
-    maker.end("generate", 22, 30, "g", "17/1", **{semconv.TURN: 4})
-    where = {semconv.TURN: 37, semconv.ENVIRONMENT_NAME: "swe"}
-    maker.start("env.step", 40, "e", "17/3", **where)
-    maker.step_index, maker.trace = None, "elsewhere"
-    maker.end("weight_sync", 851, 852, "w")
-    return maker
-
-
-def test_a_killed_run_shows_what_was_open_and_since_when(capsys: pytest.CaptureFixture[str]) -> None:
-    """Start records without an end are what it hung in; ages count to the last record, and the report says so."""
-    killed()
-    assert reported(capsys, str(RUN), "--step", "17") == (
-        0,
-        [
-            "  Open in step 17:",
-            "    step, open 832 s",
-            "    rollout, open 831 s",
-            "    17/1 turn 4, open 830 s",
-            "    17/3 turn 37 env.step swe, open 812 s",
-            "    (process 1 on elsewhere is not running here: ages count to its last record,",
-            "      2023-11-14 22:27:32 UTC)",
-        ],
-        "",
-    )
-
-
-def test_a_killed_run_still_has_a_report(capsys: pytest.CaptureFixture[str]) -> None:
-    """The steps that ended are reported, then one line names the step that did not and how to see more."""
-    killed()
-    code, lines, _ = reported(capsys, str(RUN))
-    assert (code, lines[0]) == (0, "Step  16 | Loss: 0.5000")
-    assert lines[-4:] == [
-        "Step 17 has not ended: rollout, trajectory x2, env.step, open 832 s",
-        "    (process 1 on elsewhere is not running here: ages count to its last record,",
-        "      2023-11-14 22:27:32 UTC)",
-        "    What is open: rl-otel report runs/r --step 17",
-    ]
-
-
-def test_ages_of_a_running_process_are_as_of_now(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the process lives on this host, what is open grows older though nothing is written."""
-    monkeypatch.setattr("rl_otel._read._started", lambda pid: BEGAN - S)
-    monkeypatch.setattr(time, "time_ns", lambda: BEGAN + 1040 * S)
-    killed(**{semconv.HOST_NAME: socket.gethostname(), semconv.PROCESS_PID: os.getpid()})
-    lines = reported(capsys, str(RUN), "--step", "17")[1]
-    assert lines[4] == "    17/3 turn 37 env.step swe, open 1000 s"
-    assert "is running: ages are as of now)" in lines[-1]
-
-
-def test_a_trajectory_that_outlives_its_step_is_open_in_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """The step's table is there, and below it the trajectory that is still under way."""
-    maker = Maker(RUN)
-    maker.begin_step(0, 0)
-    maker.start("rollout", 0, "rollout", "step 0")
-    maker.start("trajectory", 1, "0/9", "rollout", **{semconv.TRAJECTORY_ID: "0/9"})
-    maker.end("rollout", 0, 4, "rollout", "step 0")
-    maker.end("step", 0, 5, "step 0")
-    for index in range(1, 5):
-        one_step(maker, index, index * 11)
-    code, lines, _ = reported(capsys, str(RUN), "--step", "0")
-    assert (code, lines[0]) == (0, "Step   0")
-    assert lines[-4:-2] == ["  Open in step 0:", "    0/9, open 53 s"]
-    assert "Step 0 has ended, but in it is still open: trajectory, open 53 s" in reported(capsys, str(RUN))[1]
-
-
-# --- the terminal ---
-
-
-class Screen:
-    """A terminal that keeps what is written to it."""
-
-    encoding = "utf-8"
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def isatty(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        self.text += text
-        return len(text)
-
-    def flush(self) -> None:
-        pass
-
-
-LINES = ["Step   0 | Loss: 0.5 [bold]", "  -----", "  total: 1s", "    (process 1)" + "x" * 90]
-
-
-@needs.rich
-def test_a_terminal_with_rich_shows_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With rich headings gain weight, and the text loses nothing: no markup, no wrapping."""
-    monkeypatch.setenv("TERM", "xterm-256color")
-    screen = Screen()
-    Terminal(screen).write(LINES)  # type: ignore[arg-type]
-    assert "\x1b[1m" in screen.text
-    assert re.sub(r"\x1b\[[0-9;]*m", "", screen.text).splitlines() == LINES
-
-
-def test_a_terminal_without_rich_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where rich is missing the lines are written as they are."""
-    for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "rich", None)
-    screen = Screen()
-    Terminal(screen).write(LINES)  # type: ignore[arg-type]
-    assert screen.text.splitlines() == LINES
-
-
-def test_a_terminal_of_another_encoding_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a narrow encoding lacks becomes a question mark."""
-    monkeypatch.setattr(Screen, "encoding", "ascii")
-    monkeypatch.setattr(Screen, "isatty", lambda self: False)
-    screen = Screen()
-    Terminal(screen).write(["größe"])  # type: ignore[arg-type]
-    assert screen.text == "gr??e\n"

@@ -110,6 +110,35 @@ def test_what_was_dropped_waited_for_and_evaluated_is_told() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({semconv.ERROR_TYPE: "RuntimeError"}, "failed: RuntimeError | Loss: 0.5000"),
+        ({semconv.ABORTED: "KeyboardInterrupt"}, "aborted: KeyboardInterrupt | Loss: 0.5000"),
+        ({semconv.STEP_LEFT: True}, "left | Loss: 0.5000"),
+        ({semconv.ERROR_TYPE: "E" * 99}, f"failed: {'E' * 29}... | Loss: 0.5000"),
+    ],
+)
+def test_how_a_step_ended_stands_first(attributes: dict[str, Any], told: str) -> None:
+    """A step that failed, was aborted or was left says so in its headline."""
+    assert step_lines(one_step([], [], 1, **attributes, **{semconv.LOSS: 0.5}))[0] == f"Step   0 | {told}"
+
+
+def test_a_rollout_with_nothing_to_tell_has_no_line() -> None:
+    """Where of a rollout only the reward is known, which the headline has, the table ends with the total."""
+    phases = [phase("rollout", 0, 1, **{semconv.REWARD_MEAN: 0.5})]
+    assert step_lines(one_step(phases, [], 1))[-1] == "  total:              1.00s"
+
+
+def test_the_first_step_is_not_said_to_be_faster_than_it_was() -> None:
+    """Slowest is said of the later steps alone, plainly where one of them was the slowest of all."""
+    steps = [
+        step(k, k * 100 * S, (k * 100 + total) * S, {}, phases=[], trajectories=[])
+        for k, total in enumerate([20, 40, 71])
+    ]
+    assert run_lines(run(steps, 0))[-1] == "  Step: median 40s, first 20s, slowest 71s (step 2)"
+
+
 def test_a_run_reads_as_in_the_manual() -> None:
     """The summary: every share of the run, medians without the first step, peaks, steps and evaluations."""
     steps = [
@@ -137,7 +166,7 @@ def test_a_run_reads_as_in_the_manual() -> None:
         "  Other:                            3.00s  (  1.4%)\n"
         "  Between steps:                    1.00s  (  0.5%)\n"
         "  Peak mem (rollout):             20.41 GiB\n"
-        "  Step: median 40s, first 96s, slowest 72s (step 2)"
+        "  Step: median 40s, first 96s, slowest after it 72s (step 2)"
     )
 
 
@@ -161,12 +190,16 @@ def test_evaluations_have_a_line_of_their_own() -> None:
     ("time", "column", "sentence"),
     [
         (0, "0.00s", "0s"),
-        (180, "180ns", "180ns"),
+        (180, "180ns", "0.18us"),
+        (42, "42ns", "42ns"),
         (42_000, "42us", "42us"),
         (400_000, "0.4ms", "0.4ms"),
-        (4_600_000, "4.6ms", "5ms"),
+        (4_600_000, "4.6ms", "4.6ms"),
         (45_000_000, "0.04s", "45ms"),
         (99_600_000, "0.10s", "0.1s"),
+        (120_000_000, "0.12s", "0.12s"),
+        (400_000_000, "0.40s", "0.4s"),
+        (996_000_000, "1.00s", "1.0s"),
         (4_100_000_000, "4.10s", "4.1s"),
         (9_960_000_000, "9.96s", "10s"),
         (312 * S, "312.00s", "312s"),

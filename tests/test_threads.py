@@ -8,9 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import rl_otel
 from rl_otel import Delivery
-from rl_otel._record import Process
+from rl_otel._clock import now
+from rl_otel._record import End, Process
+from rl_otel._spans import span
 from rl_otel.testing import Traces
 from tests.receiver import Receiver
 
@@ -91,6 +95,25 @@ def test_threads_may_flush_while_others_record() -> None:
         at_once(work)
         assert rl_otel.shutdown(timeout=20) == Delivery(sent=2 * THREADS * EACH)
         assert receiver.counts["spans"] == 2 * THREADS * EACH
+
+
+@pytest.mark.parametrize("name", ["step", "rollout", "trajectory", "generate", "env_step", "train"])
+def test_two_threads_that_end_a_span_write_it_once(traces: Traces, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """While one thread is about to end a span another ends it too, as a callback and a `with` may: one record."""
+    handle = getattr(rl_otel, name)().start()
+    other = threading.Thread(target=handle.end)
+
+    def interrupted() -> int:
+        monkeypatch.undo()
+        other.start()
+        other.join(5)
+        return now()
+
+    monkeypatch.setattr(span, "now", interrupted)
+    handle.end()
+
+    assert not other.is_alive()
+    assert len([record for record in traces.records if isinstance(record, End)]) == 1
 
 
 def test_a_signal_handler_may_open_spans() -> None:

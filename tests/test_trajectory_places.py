@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextvars
+import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,47 @@ import rl_otel
 from rl_otel import _record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rl_otel.testing import Traces
+
+
+# --- trajectories with nothing around them ----------------------------------------------------------------------------
+
+
+def _in_a_thread(function: Callable[[], None]) -> None:
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join(5)
+
+
+def _play(*, detached: bool | None = None) -> None:
+    for i in range(2):
+        with rl_otel.trajectory(f"t{i}", detached=detached):
+            pass
+
+
+def test_a_thread_without_the_context_is_told_the_remedy_once(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
+    """Trajectories that a step's figures miss because nobody handed the context on are worth a line."""
+    with rl_otel.step(0), rl_otel.rollout():
+        _in_a_thread(_play)
+        _in_a_thread(_play)
+    assert {span.parent_id for span in traces.all("trajectory")} == {""}
+    assert [message for message in caplog.messages if "nothing around it" in message] == [
+        "rl_otel: trajectory t0 began with nothing around it while a step is open: it is a trace of its own, in no "
+        "figure of that step. In a thread or an executor pass the function through rl_otel.bind(); if it belongs to no "
+        "step, say detached=True"
+    ]
+
+
+def test_what_belongs_to_no_step_is_not_worth_a_word(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
+    """Bound, detached, or while no step is open, a trajectory stands where it was meant to."""
+    _in_a_thread(_play)
+    with rl_otel.step(0), rl_otel.rollout():
+        _in_a_thread(rl_otel.bind(_play))
+        _in_a_thread(partial(_play, detached=True))
+    _in_a_thread(_play)
+    assert not [message for message in caplog.messages if "nothing around it" in message]
 
 
 # --- trajectories inside trajectories ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from tests.receiver import Receiver
 from tests.test_words import exactly
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rl_otel.testing import Traces
 
 # --- numbers of other libraries ---------------------------------------------------------------------------------------
@@ -144,14 +147,104 @@ def test_all_of_a_batch_counts(traces: Traces) -> None:
     assert len(generate["gen_ai.response.finish_reasons"]) == 4096
 
 
+@needs.numpy
+@pytest.mark.parametrize("shape", [(40_000,), (200, 200), (1, 40_000)])
+def test_a_large_array_says_itself_what_it_comes_to(shape: tuple[int, ...]) -> None:
+    """Millions of numbers become no Python objects: mean, sum and whether all hold are asked of the array."""
+    import numpy
+
+    class Large(numpy.ndarray):
+        def tolist(self) -> Any:
+            assert self.size <= 4096, "the host waits"
+            return super().tolist()
+
+    ones = numpy.ones(shape).view(Large)
+    halves, infinities = ones * 0.5, ones * numpy.inf
+    infinities[0] *= -1
+    with capture(strict=False) as traces, rl_otel.step(0) as step:
+        step.record(entropy=halves, samples=ones, mine=halves, kl=infinities)
+        with rl_otel.env_step() as env_step:
+            env_step.record(terminated=ones, truncated=ones - 1)
+
+    attributes = traces.one("step").attributes
+    assert attributes["rl.custom.mine"] == [0.5] * 4096
+    assert exactly(attributes["rl.entropy"]) == exactly(0.5)
+    assert exactly(attributes["rl.samples"]) == exactly(40_000)
+    assert not math.isfinite(attributes["rl.kl"])
+    assert traces.one("env.step").attributes["rl.env.terminated"] is True
+    assert traces.one("env.step").attributes["rl.env.truncated"] is False
+
+
+@needs.torch
+def test_a_large_tensor_says_itself_what_it_comes_to(traces: Traces) -> None:
+    """A tensor of whole numbers has a mean as well, and one of half precision does not overflow."""
+    import torch
+
+    with rl_otel.step(0) as step:
+        step.record(
+            loss=torch.ones(40_000, requires_grad=True), kl=torch.full((40_000,), 3), samples=torch.ones(40_000)
+        )
+        step.record(entropy=torch.full((40_000,), 60_000.0, dtype=torch.float16))
+
+    attributes = traces.one("step").attributes
+    assert exactly(attributes["rl.loss"]) == exactly(1.0)
+    assert exactly(attributes["rl.kl"]) == exactly(3.0)
+    assert exactly(attributes["rl.samples"]) == exactly(40_000)
+    assert exactly(attributes["rl.entropy"]) == exactly(60_000.0)
+
+
+class Endless:
+    """A collection that never comes to its end."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.count()
+
+
+def doubled(times: int) -> list[Any]:
+    """Return a list with 2 ** times numbers in it, which takes no room."""
+    value: list[Any] = [1.0]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize("value", [range(1 << 40), doubled(60), Endless(), [[1.0] * 30_000] * 2], ids=type)
+def test_a_list_too_long_to_add_up_is_left_out(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The host does not wait for millions of objects, nested or not: no number is better than one of a part."""
+    with capture(strict=False) as traces, rl_otel.step(0) as step:
+        step.record(kl=value, loss=0.5)
+
+    assert traces.one("step").attributes == {"rl.step": 0, "rl.loss": 0.5}
+    assert [record.getMessage() for record in caplog.records] == [
+        "rl_otel: a list of more than 32768 numbers is not recorded; give their sum or mean"
+    ]
+
+
+@pytest.mark.parametrize("value", [doubled(60), {i: {i: [i]} for i in range(10_000)}, {"a": Endless()}], ids=type)
+def test_what_is_nested_is_looked_at_in_part(value: Any) -> None:
+    """Under a name of one's own the beginning is enough, and all lists and mappings share one limit."""
+    with capture(strict=False) as traces, rl_otel.step(0) as step:
+        step.record(mine=value)
+
+    assert len(traces.one("step").attributes["rl.custom.mine"]) == 2048
+
+
 def test_a_distributed_tensor_is_not_read(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
     """Reading a tensor that is spread over ranks is a collective, and would hang: it is left out with one line."""
 
     class DTensor:
+        size = 1 << 20
+
         def full_tensor(self) -> Any:
             raise AssertionError("all ranks would have to come here")
 
-        detach = tolist = item = __float__ = full_tensor
+        detach = tolist = item = mean = __float__ = full_tensor
 
     with rl_otel.step(0) as step:
         step.record(grad_norm=DTensor(), loss=0.5)
@@ -179,7 +272,7 @@ def test_not_a_number_reaches_the_back_end(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "http/json"])
-def test_integers_are_exact_to_64_bits(protocol: str) -> None:
+def test_integers_are_exact_to_64_bits(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     """GPU bytes are exact, up to the last integer of 64 bits; beyond it the nearest that OTLP knows is sent."""
     given = {"gpu": 85899345920, "last": 2**63 - 1, "first": -(2**63), "beyond": 2**63, "below": -(2**70)}
     with Receiver() as receiver, capture(strict=False, endpoint=receiver.http, protocol=protocol):
@@ -191,10 +284,12 @@ def test_integers_are_exact_to_64_bits(protocol: str) -> None:
     expected = {"gpu": 85899345920, "last": 2**63 - 1, "first": -(2**63), "beyond": 2**63 - 1, "below": -(2**63)}
     assert {name: sent[f"rl.custom.{name}"] for name in given} == expected
     assert sent["rl.weight_sync.bytes"] == 2**63 - 1
+    told = "rl_otel: a number beyond 64 bits is recorded as the nearest of 64 bits"
+    assert [message for message in caplog.messages if "64" in message] == [told]
 
 
-def test_two_hundred_attributes_push_none_out() -> None:
-    """8 GPUs with 20 figures each and 40 of one's own: step and run are still there, and so is every one of them."""
+def test_two_hundred_attributes_push_out_none_of_ours() -> None:
+    """8 GPUs with 20 figures each and 40 of one's own: step, loss and run are there, the first 128, and a count."""
     figures = {f"gpu{gpu}/figure{i}": float(i) for gpu in range(8) for i in range(20)}
     with Receiver() as receiver, capture(strict=False, endpoint=receiver.http):
         with rl_otel.step(17) as step:
@@ -207,5 +302,7 @@ def test_two_hundred_attributes_push_none_out() -> None:
     span = receiver.spans[0]
     assert (span.attributes["rl.step"], span.attributes["rl.loss"]) == (17, 0.5)
     assert span.resource["rl.run.id"] == "captured"
-    assert len([name for name in span.attributes if name.startswith("rl.custom.")]) == 200
-    assert span.proto.dropped_attributes_count == 0
+    names = [*figures, *(f"reward/{i}" for i in range(40))]
+    kept = [name for name in span.attributes if name.startswith("rl.custom.")]
+    assert sorted(kept) == sorted(f"rl.custom.{name}" for name in names[:128])
+    assert span.attributes["rl.attributes.dropped"] == 72

@@ -211,20 +211,97 @@ def test_none_is_no_value(traces: Traces) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "given"),
-    [("loss", "diverged"), ("samples", "many"), ("samples", float("nan")), ("samples", float("inf"))],
+    ("word", "given", "wanted"),
+    [
+        ("loss", "diverged", "number"),
+        ("samples", "many", "whole number"),
+        ("samples", float("nan"), "whole number"),
+        ("samples", float("inf"), "whole number"),
+        ("samples", [1, "two"], "whole number"),
+    ],
 )
 def test_what_is_not_of_the_words_type_is_left_out(
-    traces: Traces, caplog: pytest.LogCaptureFixture, word: str, given: Any
+    traces: Traces, caplog: pytest.LogCaptureFixture, word: str, given: Any, wanted: str
 ) -> None:
     """An attribute has one type in all spans, or no back end can compare it; one line tells what is missing."""
     with rl_otel.step(0) as step:
         step.record({word: given})
-        step.record(kl=0.1)
+        step.record({word: given}, kl=0.1)
 
     assert traces.one("step").attributes == {"rl.step": 0, "rl.kl": 0.1}
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert repr(given) in caplog.text
+    assert caplog.messages == [f"rl_otel: step.record({word}={given!r}): not a {wanted}, left out"]
+
+
+def test_each_word_that_is_left_out_has_a_line(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong loss does not hide a wrong reward, nor the step's reward that of an environment step."""
+    with opened("env.step") as env_step:
+        for _ in range(2):
+            env_step.record(reward="high", terminated="no")
+            rl_otel.current("step").record(reward="high")
+
+    assert caplog.messages == [
+        "rl_otel: env_step.record(reward='high'): not a number, left out",
+        "rl_otel: env_step.record(terminated='no'): not a flag (True or False), left out",
+        "rl_otel: step.record(reward='high'): not a number, left out",
+    ]
+
+
+@pytest.mark.parametrize(("given", "recorded"), [(3.7, 3), (-0.5, 0)])
+def test_a_fraction_of_a_count_is_cut_off_with_one_line(
+    traces: Traces, caplog: pytest.LogCaptureFixture, given: float, recorded: int
+) -> None:
+    """Counts are whole in every span; a value that had to be altered is told once."""
+    for index in range(2):
+        with rl_otel.step(index) as step:
+            step.record(samples=given, optimizer_steps=8.0)
+
+    assert {span.attributes["rl.samples"] for span in traces.all("step")} == {recorded}
+    line = f"rl_otel: step.record(samples={given}) is recorded as {recorded}: the word takes whole numbers"
+    assert caplog.messages == [line]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [((5,), "5"), (("loss", 3), "'loss', 3"), (([1],), "[1]"), (({"kl": 1.0}, {"lr": 2}), "{'kl': 1.0}, {'lr': 2}")],
+)
+def test_what_is_no_word_and_no_mapping_is_one_line(
+    traces: Traces, caplog: pytest.LogCaptureFixture, given: Any, shown: str
+) -> None:
+    """A call of the wrong form stops no training: it is said how to call, and the words beside it are recorded."""
+    with rl_otel.step(0) as step:
+        for _ in range(2):
+            step.record(*given, loss=0.5)
+
+    assert traces.one("step").attributes == {"rl.step": 0, "rl.loss": 0.5}
+    assert caplog.messages == [
+        f"rl_otel: step.record({shown}): record() takes words, as in record(loss=0.5), or one mapping; this is left out"
+    ]
+
+
+@pytest.mark.parametrize(("word", "meant"), [("los", "loss"), ("Reward", "reward"), ("rewards", "reward")])
+def test_a_word_close_to_a_known_one_is_asked_about_once(
+    caplog: pytest.LogCaptureFixture, word: str, meant: str
+) -> None:
+    """A word misspelt is kept like any other, and the log asks, once in the life of the process."""
+    with capture(strict=False) as traces:
+        for index in range(3):
+            with rl_otel.step(index) as step:
+                step.record({word: 0.5})
+
+    assert {span.attributes[f"rl.custom.{word}"] for span in traces.all("step")} == {0.5}
+    assert caplog.messages == [
+        f"rl_otel: {word!r} is no word of step and is kept as rl.custom.{word}; did you mean {meant}?"
+    ]
+
+
+def test_words_of_ones_own_are_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """What frameworks log beside our words is no misspelling of them."""
+    with capture(strict=False), rl_otel.step(0) as step, rl_otel.data() as data:
+        step.record({"kl_loss": 1, "reward_std": 1, "grad_norm/critic": 1, "entropy_loss": 1, "tokens": 1, 7: 1})
+        data.record(loss=1.0)
+
+    assert caplog.messages == []
 
 
 def test_a_number_as_text_is_that_number(traces: Traces) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rl_otel import _figures, _record, semconv
+from rl_otel._analysis.checked import checked
 from rl_otel._analysis.trace import Trace
 from rl_otel._read import Run, Source
 
@@ -16,10 +18,15 @@ _HELD = 2  # and at least so many steps, for clocks of hosts differ
 
 @dataclass(frozen=True)
 class StepReport:
-    """A step that has ended; `calls` are its generate and env spans, where detail was asked for."""
+    """A step that has ended; `trajectories` and `calls`, its generate and env spans, where detail was asked for.
+
+    `again` where an attempt before had ended it as well.
+    """
 
     figures: _figures.StepFigures
-    trace_id: bytes
+    root: _record.End
+    again: bool
+    trajectories: list[tuple[_figures.Trajectory, _record.End]]
     calls: list[_record.End]
 
 
@@ -43,18 +50,19 @@ class Analysis:
         self.figures: _figures.RunFigures | None = None
         self.numbers: tuple[int, int] | None = None  # the lowest and the highest step that has ended
         self.unfinished: list[Unfinished] = []
+        self.outside = array("q")  # ns that each trajectory took which no step and no evaluation has
         self._run = run
         self._detail = detail
         self._traces: dict[bytes, Trace] = {}
         self._closing: deque[bytes] = deque()
         self._done: set[bytes] = set()
         self._awaited: dict[bytes, _record.Attributes] = {}
-        self._last_restarts: dict[int, int] = {}
+        self._attempts: dict[int, tuple[int, int]] = {}
 
     def steps(self) -> Iterator[StepReport]:
         """Yield each step that has ended, in the order of time; of one that was done again the last restart's."""
         if len({source.restart for source in self._run.sources}) > 1:
-            self._last_restarts = _last_restarts(self._run)
+            self._attempts = _attempts(self._run)
         for moment, source, record in self._run.records():
             self._take(source, record)
             while len(self._closing) > _HELD and moment > self._end_of(self._closing[0]) + _GRACE:
@@ -66,6 +74,8 @@ class Analysis:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _take(self, source: Source, record: _record.Record) -> None:
+        if isinstance(record, (_record.Late, _record.Start, _record.End)):
+            record.attributes = checked(record.attributes)
         if isinstance(record, _record.Late):
             self._amend(record)
         elif isinstance(record, (_record.Start, _record.End, _record.Foreign)) and record.trace not in self._done:
@@ -80,6 +90,7 @@ class Analysis:
                 self._take_end(trace, source, record)
 
     def _take_end(self, trace: Trace, source: Source, record: _record.End) -> None:
+        again = trace.root is not None  # a root that comes twice, as in a journal that somebody has copied
         trace.end(source, record)
         if record.flags & _record.AWAITED and not trace.closed:
             self._awaited[record.span] = record.attributes
@@ -87,8 +98,9 @@ class Analysis:
             if not trace.opened:
                 self._forget(record.trace)
         elif record.name == semconv.TRAJECTORY and not record.parent:
-            del self._traces[record.trace]  # a trace of its own, in no step's figures
-        elif not record.parent:
+            self.outside.append(record.end - record.start)
+            del self._traces[record.trace]  # a trace of its own
+        elif not record.parent and not again:
             self._closing.append(record.trace)
 
     def _trace_of(self, record: _record.Start | _record.End | _record.Foreign) -> Trace | None:
@@ -118,17 +130,26 @@ class Analysis:
         trace = self._traces[trace_id]
         for _, record in (*trace.phases, *([trace.root] if trace.root else [])):
             self._awaited.pop(record.span, None)
-        outside, figures, calls = trace.outside(), trace.step(), trace.calls
+        outside, figures = trace.outside(), trace.step()
         if outside is not None:
             self._figures_since(trace).add_outside(*outside)
-        if figures is not None and trace.restart >= self._last_restarts.get(figures.index, 0):
-            self._figures_since(trace).add(figures)
-            first, last = self.numbers or (figures.index, figures.index)
-            self.numbers = min(first, figures.index), max(last, figures.index)
-            yield StepReport(figures, trace_id, calls)
+            if outside[1] is None:
+                self.outside.extend(record.end - record.start for _, record in trace.trajectories)
+        if figures is not None:
+            yield from self._ended(trace, figures)
         trace.close()
         if not trace.opened:
             self._forget(trace_id)
+
+    def _ended(self, trace: Trace, figures: _figures.StepFigures) -> Iterator[StepReport]:
+        index = figures.index
+        first, last = self._attempts.get(index, (0, 0))
+        if trace.root is None or trace.restart < last:
+            return
+        self._figures_since(trace).add(figures)
+        lowest, highest = self.numbers or (index, index)
+        self.numbers = min(lowest, index), max(highest, index)
+        yield StepReport(figures, trace.root[1], first < last, trace.detailed(), trace.calls)
 
     def _forget(self, trace_id: bytes) -> None:
         del self._traces[trace_id]
@@ -143,18 +164,19 @@ class Analysis:
 
     def _leave_open(self) -> None:
         for trace in self._traces.values():
-            done_later = trace.index is not None and self._last_restarts.get(trace.index, -1) > trace.restart
+            done_later = trace.index is not None and self._attempts.get(trace.index, (-1, -1))[1] > trace.restart
             if trace.opened and not done_later:
                 self.unfinished.append(Unfinished(trace.index, trace))
         self.unfinished.sort(key=lambda each: (each.index is None, each.index or 0))
 
 
-def _last_restarts(run: Run) -> dict[int, int]:
-    """Return for each step the last restart of the run that ended it."""
-    last: dict[int, int] = {}
+def _attempts(run: Run) -> dict[int, tuple[int, int]]:
+    """Return for each step the first and the last restart of the run that ended it."""
+    attempts: dict[int, tuple[int, int]] = {}
     for source in run.sources:
         for _, _, record in source.records():
             if isinstance(record, _record.End) and record.name == semconv.STEP and not record.parent:
-                index = record.attributes.get(semconv.STEP_INDEX, 0)
-                last[index] = max(source.restart, last.get(index, 0))
-    return last
+                index = checked(record.attributes).get(semconv.STEP_INDEX, 0)
+                first, last = attempts.get(index, (source.restart, source.restart))
+                attempts[index] = min(source.restart, first), max(source.restart, last)
+    return attempts

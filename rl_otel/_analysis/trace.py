@@ -99,7 +99,7 @@ class Trace:
             root.end,
             root.attributes,
             phases=[phase for owner, phase in phases if owner is source],
-            trajectories=self._figured_trajectories(),
+            trajectories=[trajectory for trajectory, _ in self._figured_trajectories()],
             elsewhere=[phase for owner, phase in phases if owner is not source],
         )
 
@@ -112,8 +112,13 @@ class Trace:
         if not phase.evaluates:
             return phase, None
         # As a step with nothing but this phase, whose trajectories are counted like any other's.
-        alone = _figures.step(0, phase.start, phase.end, {}, phases=phases, trajectories=self._figured_trajectories())
+        trajectories = [trajectory for trajectory, _ in self._figured_trajectories()]
+        alone = _figures.step(0, phase.start, phase.end, {}, phases=phases, trajectories=trajectories)
         return phase, alone.evaluation
+
+    def detailed(self) -> list[tuple[_figures.Trajectory, _record.End]]:
+        """Return the trajectories that figures are made of, with their spans, where detail was asked for."""
+        return self._figured_trajectories() if self._detail else []
 
     def _figured_phases(self) -> list[tuple[Source, _figures.Phase]]:
         ended = {record.span for _, record in self.phases}
@@ -139,7 +144,7 @@ class Trace:
         name = self._names.get(span)
         return name == semconv.TRAJECTORY or name in _GATHERS
 
-    def _figured_trajectories(self) -> list[_figures.Trajectory]:
+    def _figured_trajectories(self) -> list[tuple[_figures.Trajectory, _record.End]]:
         closed = {record.span for _, record in self.phases}
         figured = []
         for source, record in self.trajectories:
@@ -147,11 +152,10 @@ class Trace:
             around = [span for span in above if self._names.get(span) in _GATHERS]
             if self._in_time(source, record) and all(span in closed for span in around):
                 nested = any(self._names.get(span) == semconv.TRAJECTORY for span in above)
-                figured.append(
-                    _figures.trajectory_of(
-                        record.span, record.start, record.end, record.attributes, parent_is_trajectory=nested
-                    )
+                trajectory = _figures.trajectory_of(
+                    record.span, record.start, record.end, record.attributes, parent_is_trajectory=nested
                 )
+                figured.append((trajectory, record))
         return figured
 
     def _in_time(self, source: Source, record: _record.End) -> bool:

@@ -2,7 +2,7 @@
 
     refs, candidates     what is held: places in the journal, and the figures of trajectories that ended
     rank, decision       which trajectories keep their detail when their rollout ends
-    limits, purse        how much a trace may have, and what is left of it
+    limits, purse, books how much a trace may have, and what is left of it
     trace, selector      each record on its way: sent now, held, or kept in the journal alone
 
 Pure logic: no clock, no file, no chance. The same records give the same decisions, so a replay after a crash sends
@@ -15,6 +15,7 @@ from rl_otel._budget.limits import Budget, quota
 from rl_otel._budget.measure import Measure
 from rl_otel._budget.rank import in_share
 from rl_otel._budget.refs import Held, Ref
-from rl_otel._budget.selector import Selector, Send
+from rl_otel._budget.selector import Selector
+from rl_otel._budget.trace import Send
 
 __all__ = ["Budget", "Held", "Measure", "Ref", "Selector", "Send", "in_share", "quota"]

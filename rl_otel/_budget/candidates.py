@@ -39,6 +39,11 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def refs(self) -> list[Refs]:
+        """All that is held."""
+        return [self._refs, *self._late.values()]
+
     def add(self, record: End, own: tuple[Held, int] | None, refs: Refs, left: int) -> None:
         """Add a trajectory with what is held of it, its `own` span where that has not left."""
         if own is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from rl_otel import semconv
 from rl_otel._budget.candidates import Candidates
@@ -53,7 +53,7 @@ class Decision:
         for row in ranking.totals:
             self._show_alone(row, first)
         for held, size in loose:
-            if not self._purse.pay(1, size, self._now, others, detail=True):
+            if not self._purse.pay(1, size, self._now, first, detail=True):
                 break
             self.sends.append(held)
         for row in ranking.others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 #: Where a record is: segment, offset, length.
@@ -12,12 +13,20 @@ Ref: TypeAlias = tuple[int, int, int]
 #: In place of a size: this entry is where the late values of the span before it are.
 _LATE: Final = -1
 
+#: One entry as it lies in the array; four appends would cost twice as much.
+_entry: Final = Struct("=4q").pack
+
 
 class Held(NamedTuple):
     """A span to be read back and sent, with the `late` record of its values where there is one."""
 
     span: Ref
     late: Ref | None = None
+
+    @property
+    def length(self) -> int:
+        """Bytes in the journal."""
+        return self.span[2] + (0 if self.late is None else self.late[2])
 
 
 class Refs:
@@ -32,9 +41,9 @@ class Refs:
 
     def add(self, held: Held, size: int) -> None:
         """Hold one more."""
-        self._ints.extend((*held.span, size))
+        self._ints.frombytes(_entry(*held.span, size))
         if held.late is not None:
-            self._ints.extend((*held.late, _LATE))
+            self._ints.frombytes(_entry(*held.late, _LATE))
         self.spans += 1
         self.size += size
 
@@ -47,6 +56,16 @@ class Refs:
     def __iter__(self) -> Iterator[tuple[Held, int]]:
         """Iterate over what is held, each with its size."""
         return self.part(0, self.end)
+
+    @property
+    def segments(self) -> set[int]:
+        """The segments in which something is held."""
+        return set(self._ints[::4])
+
+    @property
+    def places(self) -> set[tuple[int, int]]:
+        """Segment and offset of all that is held."""
+        return set(zip(self._ints[::4], self._ints[1::4], strict=True))
 
     @property
     def end(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from rl_otel._budget.refs import Held
+from rl_otel._budget.refs import Held, Refs
 
 _AT_ONCE: Final = 62  # of one name in a trace; with the slowest and the last of the rest it is 64
 
@@ -50,3 +50,10 @@ class Repeats:
         self._last.clear()
         self._slowest.clear()
         return held
+
+    def held(self) -> Refs:
+        """Return all that are held."""
+        refs = Refs()
+        for each in (*self._last.values(), *self._slowest.values()):
+            refs.add(each.held, each.size)
+        return refs

@@ -6,38 +6,42 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rl_otel._cli import export, report
+from rl_otel._cli import export, report, ship
+from rl_otel._cli.common import complain
 from rl_otel._read import NoRun
 from rl_otel._version import __version__
 
-_VERBS = (report, export)
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_VERBS = (report, export, ship)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    parser, verbs = _parsers()
+    arguments, unknown = parser.parse_known_args(argv)
     if arguments.run is None:
         parser.print_help(sys.stderr)
         return 2
+    if unknown:
+        verbs.choices[arguments.verb].error(f"unknown arguments: {' '.join(unknown)}")
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
-    except NoRun as error:
-        sys.stderr.write(f"rl-otel {arguments.verb}: {error}\n")
-        return 2
     except BrokenPipeError:
         # The reader of a pipe has seen enough; what is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        sys.stderr.write(f"rl-otel {arguments.verb}: {error}\n")
+    except (NoRun, OSError) as error:
+        complain(arguments.verb, str(error))
         return 2
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsers() -> tuple[argparse.ArgumentParser, _SubParsersAction[argparse.ArgumentParser]]:
     parser = argparse.ArgumentParser(
         prog="rl-otel",
         description="Read what rl_otel recorded of a run: where each step's time went, and what held it up.",
@@ -48,4 +52,4 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for verb in _VERBS:
         verb.add_to(verbs)
-    return parser
+    return parser, verbs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rl_otel import _record, semconv
+from rl_otel._cli.common import add_run, chosen_run, complain
 from rl_otel._otlp import Span, encode_json, groups
-from rl_otel._read import RUNS, NoRun, Run, Source, find_run
+from rl_otel._read import NoRun, Run, Source
+from rl_otel._terminal import command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -39,25 +42,24 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="RUN", nargs="?", type=Path, default=RUNS, help="run folder (./%(default)s)")
+    add_run(parser)
     parser.add_argument("--step", metavar="N", type=int, help="only the trace of this step")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="where to write (default: standard output)")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write (default: standard output)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Export a run and return the exit code."""
-    folder = find_run(arguments.folder, "export")
-    recorded = Run(folder)
+    recorded = Run(chosen_run("export", arguments.folder))
     traces = None if arguments.step is None else _traces_of(recorded, arguments.step)
     pieces = _pieces(recorded, traces)
     first = next(pieces, None)
     if first is not None:
         _write(arguments.output, first, pieces)
     for problem in recorded.problems:
-        sys.stderr.write(f"rl-otel export: {problem}\n")
+        complain("export", problem)
     if first is None:
-        sys.stderr.write(f"rl-otel export: {_nothing(folder, arguments.step)}\n")
+        complain("export", _nothing(recorded.folder, arguments.step))
     return 1 if first is None else 0
 
 
@@ -75,12 +77,17 @@ def _write(path: Path | None, first: bytes, pieces: Iterator[bytes]) -> None:
 
 
 def _opened(path: Path | None) -> AbstractContextManager[IO[bytes]]:
-    return nullcontext(sys.stdout.buffer) if path is None else path.open("wb")
+    return nullcontext(sys.stdout.buffer) if path is None else open(path, "wb", opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    # As private as the journals it comes from: they may hold prompts.
+    return os.open(path, flags, 0o600)
 
 
 def _nothing(folder: Path, step: int | None) -> str:
     what = "no span has ended" if step is None else f"no span of step {step} has ended"
-    return f"{what} in {folder}, so there is nothing to export. What the run holds: rl-otel report {folder}"
+    return f"{what} in {folder}, so there is nothing to export. What the run holds: {command('report', folder)}"
 
 
 def _traces_of(recorded: Run, step: int) -> set[bytes]:

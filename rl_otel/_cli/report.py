@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rl_otel._analysis import Analysis, StepReport
-from rl_otel._read import RUNS, Run, find_run
-from rl_otel._render import open_lines, open_summary, slowest_lines
-from rl_otel._table import run_lines, step_lines
-from rl_otel._terminal import Terminal
+from rl_otel._analysis import Analysis
+from rl_otel._cli.common import add_run, chosen_run, complain
+from rl_otel._read import Run
+from rl_otel._render import detail_lines, open_lines, open_summary, outside_lines, table_lines
+from rl_otel._table import run_lines
+from rl_otel._terminal import Terminal, command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 exit codes:
   0  something was reported
-  1  nothing to report: no step has ended, or none has that number
+  1  nothing to report: no step has begun, or none has that number
   2  wrong usage, or no run at that path
 
 next:
@@ -38,70 +39,65 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="RUN", nargs="?", type=Path, default=RUNS, help="run folder (./%(default)s)")
+    add_run(parser)
     parser.add_argument("--step", metavar="N", type=int, help="one step, its slowest trajectories and what is open")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Report on a run and return the exit code."""
-    folder = find_run(arguments.folder, "report")
-    recorded = Run(folder)
+    recorded = Run(chosen_run("report", arguments.folder))
     analysis = Analysis(recorded, arguments.step)
     terminal = Terminal(sys.stdout)
-    shown = (
-        _all_steps(analysis, terminal, folder) if arguments.step is None else _one_step(analysis, terminal, arguments)
-    )
-    _complain(recorded)
+    if arguments.step is None:
+        shown = _all_steps(analysis, terminal, recorded.folder)
+    else:
+        shown = _one_step(analysis, terminal, arguments.step)
+    for problem in recorded.problems:
+        complain("report", problem)
+    if recorded.lost:
+        complain("report", f"{recorded.lost} spans never reached a journal and are missing here")
     if not shown:
-        _nothing(analysis, folder, arguments.step)
+        complain("report", _nothing(analysis, recorded, arguments.step))
     return 0 if shown else 1
 
 
-def _all_steps(analysis: Analysis, terminal: Terminal, folder: Path) -> int:
-    shown = 0
+def _all_steps(analysis: Analysis, terminal: Terminal, folder: Path) -> bool:
+    ended = False
     for report in analysis.steps():
-        terminal.write(step_lines(report.figures))
-        shown += 1
-    if analysis.figures is not None and shown:
+        terminal.write(table_lines(report))
+        ended = True
+    if analysis.figures is not None and ended:
         terminal.write(run_lines(analysis.figures))
+    terminal.write(outside_lines(analysis.outside))
     for unfinished in analysis.unfinished:
-        terminal.write(open_summary(unfinished, str(folder)))
-    return shown
+        terminal.write(open_summary(unfinished, folder))
+    return bool(ended or analysis.outside or analysis.unfinished)
 
 
-def _one_step(analysis: Analysis, terminal: Terminal, arguments: argparse.Namespace) -> int:
-    shown = 0
+def _one_step(analysis: Analysis, terminal: Terminal, step: int) -> bool:
+    shown = False
     for report in analysis.steps():
-        if report.figures.index == arguments.step:
-            terminal.write(_detailed(report))
-            shown += 1
+        if report.figures.index == step:
+            terminal.write(detail_lines(report))
+            shown = True
     for unfinished in analysis.unfinished:
-        if unfinished.index == arguments.step:
+        if unfinished.index == step:
             terminal.write(open_lines(unfinished))
-            shown += 1
+            shown = True
     return shown
 
 
-def _detailed(report: StepReport) -> list[str]:
-    return [*step_lines(report.figures), *slowest_lines(report), f"  Trace: {report.trace_id.hex()}"]
-
-
-def _complain(recorded: Run) -> None:
-    for problem in recorded.problems:
-        sys.stderr.write(f"rl-otel report: {problem}\n")
-    if recorded.lost:
-        sys.stderr.write(f"rl-otel report: {recorded.lost} spans never reached a journal and are missing here\n")
-
-
-def _nothing(analysis: Analysis, folder: Path, step: int | None) -> None:
+def _nothing(analysis: Analysis, recorded: Run, step: int | None) -> str:
+    folder = recorded.folder
+    if not recorded.sources:
+        return f"no journal in {folder} can be read"
     if step is not None and analysis.numbers is not None:
         first, last = analysis.numbers
-        found = (
-            f"no step {step} in {folder}; it has steps {first} to {last}. Try: rl-otel report {folder} --step {last}"
-        )
-    elif step is not None:
-        found = f"no step {step} in {folder}, where no step has ended yet. Try: rl-otel report {folder}"
-    else:
-        found = f"no step has ended in {folder} yet; try again once the run has gone on, or look at another run"
-    sys.stderr.write(f"rl-otel report: {found}\n")
+        try_last = command("report", folder, "--step", str(last))
+        return f"no step {step} in {folder}; it has steps {first} to {last}. Try: {try_last}"
+    if step is not None:
+        return f"no step {step} in {folder}, where no step has ended. Try: {command('report', folder)}"
+    if any(source.lives() for source in recorded.sources):
+        return f"no step has begun in {folder} yet; try again once the run has gone on"
+    return f"no step began in {folder}, and its processes do not run here; look at another run"

@@ -60,6 +60,8 @@ class StepFigures:
     reward: float | None
     samples: int | None
     left: bool
+    error: str | None  # the type of what ended it
+    aborted: str | None  # the same, where it was asked for
     rows: tuple[Row, ...]
     overlap: int
     other: int
@@ -103,6 +105,8 @@ def step(
         reward=attributes.get(semconv.REWARD_MEAN, training and training.reward),
         samples=attributes.get(semconv.SAMPLES),
         left=bool(attributes.get(semconv.STEP_LEFT)),
+        error=attributes.get(semconv.ERROR_TYPE),
+        aborted=attributes.get(semconv.ABORTED),
         rows=rows,
         overlap=sum(row.time for row in rows if row.depth == 0) - covered,
         other=end - start - covered,

@@ -1,16 +1,54 @@
-"""The journal: one small append-only file a process, which everything else reads.
+"""The journal: append-only files of each process, which everything else reads.
 
     <run folder>/<host>-<pid>-<instance>.<segment>.journal
 
 A file is a row of frames, and begins with a `Process` record. Frames can be found again after garbage, so a torn
 write costs the record it tore and nothing else. `docs/journal.md` describes it for readers.
+
+    writer, overflow    the process that records: on disk, or in memory while no disk takes anything
+    reader, cursor      one file, or all segments of a process as they grow
+    sent, lock          what was delivered, and who may deliver
+    room                how much may lie there where it only serves the sending
 """
 
 from __future__ import annotations
 
-from rl_otel._journal.folder import SUFFIX, journals, make_folder
+from rl_otel._journal.cursor import Cursor, Ref
+from rl_otel._journal.folder import (
+    SUFFIX,
+    base_of,
+    base_path,
+    journals,
+    make_folder,
+    remove,
+    segment_path,
+    segments,
+)
 from rl_otel._journal.frames import frame
+from rl_otel._journal.lock import Lock
+from rl_otel._journal.overflow import Overflow
 from rl_otel._journal.reader import read
+from rl_otel._journal.room import Room
+from rl_otel._journal.sent import ALL, Sent
 from rl_otel._journal.writer import Writer
 
-__all__ = ["SUFFIX", "Writer", "frame", "journals", "make_folder", "read"]
+__all__ = [
+    "ALL",
+    "SUFFIX",
+    "Cursor",
+    "Lock",
+    "Overflow",
+    "Ref",
+    "Room",
+    "Sent",
+    "Writer",
+    "base_of",
+    "base_path",
+    "frame",
+    "journals",
+    "make_folder",
+    "read",
+    "remove",
+    "segment_path",
+    "segments",
+]

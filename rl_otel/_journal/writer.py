@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from rl_otel import _record, _values
-from rl_otel._journal.folder import journal_path, make_folder
+from rl_otel import _record
+from rl_otel._journal.cleaning import cleaned
+from rl_otel._journal.folder import MODE, PRIVATE, base_path, make_folder, segment_path
 from rl_otel._journal.frames import MAX_PAYLOAD, frame
-from rl_otel._safety import say
+from rl_otel._journal.overflow import LIMIT, Overflow
+from rl_otel._safety import pass_on, say
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+SEGMENT: Final = 16 << 20  # bytes, after which another segment begins
 
 
 class Tally:
@@ -34,20 +35,48 @@ class Tally:
             return self.add() - self._read + 1
 
 
+class _File:
+    """An open segment. It closes with the last thread that is inside a write to it, however late that is.
+
+    Closed earlier, its number might be that of another file of the host by the time the thread writes.
+    """
+
+    __slots__ = ("descriptor", "segment")
+
+    def __init__(self, descriptor: int, segment: int) -> None:
+        self.descriptor = descriptor
+        self.segment = segment
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.descriptor >= 0:
+            try:
+                close(self.descriptor)
+            except OSError:
+                pass  # the host has closed everything, as daemons do
+
+
+_NOWHERE: Final = _File(-1, -1)  # a write to it fails, and takes the way of all failed writes
+
+
 class Writer:
     """The journal of this process. The file is made with the first record: who records nothing leaves nothing.
 
-    Threads may append at once: each record is one `write` to a file opened for appending, which needs no lock.
+    Threads may append at once: each record is one `write` to a file opened for appending, which needs no lock. A full
+    segment is followed by another. While no disk takes anything, segments are in memory.
     """
 
     def __init__(self, folder: Path, host: str, pid: int, instance: str, process: Callable[[], _record.Process]):
         self.folder = folder
-        self.path = journal_path(folder, host, pid, instance, 0)
+        self.base = base_path(folder, host, pid, instance)
+        self.overflow = Overflow()
         self._ended = Tally()
         self._lost = Tally()
         self._process = process
-        self._descriptor: int | None = None
-        self._opening = threading.RLock()  # a signal handler may open spans as well
+        self._size = 0  # bytes of this segment; less where two threads have counted at once
+        self._file: _File | None = None
+        self._files: dict[int, _File] = {}  # by segment: those that are being begun, and the current one
+        self._changing = threading.RLock()  # a signal handler may open spans as well
+        self._turning = threading.Lock()
         self._closed = False
 
     @property
@@ -70,81 +99,184 @@ class Writer:
             if not written:
                 self._lost.add()
 
+    def miss(self) -> None:
+        """Count a span that failed before there was anything to write."""
+        self._ended.add()
+        self._lost.add()
+
     def append(self, record: _record.Record) -> bool:
         """Write `record`; False where it could not be written."""
         try:
             payload = _record.encode(record)
-        except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
+        except (UnicodeEncodeError, OverflowError, TypeError, ValueError) as error:
+            pass_on(error)
             payload = _record.encode(cleaned(record))
         if len(payload) > MAX_PAYLOAD:
             return False
-        descriptor = self._descriptor
-        if descriptor is None:
-            descriptor = self._open()
-        return self._write(descriptor, frame(payload))
+        data = frame(payload)
+        file = self._file or self._open()
+        try:
+            written = os.write(file.descriptor, data)
+        except OSError as error:
+            pass_on(error)
+            return self._spill(file, data, error)
+        if written < len(data):
+            return self._finish(file, data, written)
+        self._size += written
+        if self._size >= SEGMENT:
+            self._turn()
+        return True
+
+    def tend(self) -> None:
+        """Give a sign of life, and write what waits in memory; now and then, on a thread of ours."""
+        file = self._file
+        if file is _NOWHERE:
+            self.save()
+        elif file is not None:
+            try:
+                os.utime(file.descriptor)
+            except OSError:
+                pass  # then the last record is the last sign
+
+    def save(self) -> None:
+        """Try to write what waits in memory."""
+        with self._changing:
+            if self._file is not _NOWHERE or self._closed:
+                return
+            try:
+                self._write_memory()
+            except OSError as error:
+                pass_on(error)
+                return
+            say("journal back", "rl_otel: %s can be written again", self.folder)
 
     def close(self) -> None:
         """Close the file; what comes later is counted as lost."""
-        with self._opening:
-            if self._lost.total and self._descriptor is not None:
+        with self._changing:
+            self.save()
+            if self._lost.total and self._file is not None and self._file is not _NOWHERE:
                 self.append(_record.Lost({"journal": self._lost.total}))
             self.abandon()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's file."""
         self._closed = True
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor is not None and descriptor >= 0:
-            os.close(descriptor)
+        self._file = _NOWHERE
+        self._files.clear()
 
-    def _open(self) -> int:
-        with self._opening:
-            if self._descriptor is None:
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> _File:
+        with self._changing:
+            if self._file is None:
                 try:
-                    self._descriptor = self._begun()
+                    make_folder(self.folder)
+                    self._change(None, self._begun(0))
                 except OSError as error:
-                    self._descriptor = -1  # a write to it fails and is counted
-                    say("journal open", "rl_otel: cannot write to the run folder %s: %s", self.folder, error)
-            return self._descriptor
+                    pass_on(error)
+                    self._to_memory(0, f"the run folder {self.folder}", error)
+            return self._file or _NOWHERE
 
-    def _begun(self) -> int:
-        """Return the file with its first record in it: only then may other threads see it."""
-        make_folder(self.folder)
-        descriptor = os.open(self.path, _FLAGS, 0o600)
-        self._write(descriptor, frame(_record.encode(cleaned(self._process()))))
-        return descriptor
-
-    def _write(self, descriptor: int, data: bytes) -> bool:
-        reason: object = os.strerror(errno.ENOSPC)
+    def _finish(self, file: _File, data: bytes, written: int) -> bool:
+        """Write the rest of a frame, of which a nearly full disk took a part."""
+        # Behind another thread's record the rest is garbage, which readers pass over: the try harms nobody.
         try:
-            written = os.write(descriptor, data)
-            if written < len(data):
-                # A nearly full disk takes a part. Behind another thread's record the rest would be garbage, which
-                # readers pass over; so finishing is worth the try and harms nobody.
-                written += os.write(descriptor, data[written:])
-            if written == len(data):
-                return True
+            written += os.write(file.descriptor, data[written:])
         except OSError as error:
-            reason = error
-        if not self._closed and descriptor != -1:
-            say("journal write", "rl_otel: cannot write to %s, spans are lost (and counted): %s", self.path, reason)
-        return False
+            pass_on(error)
+            return self._spill(file, data, error)
+        return written == len(data) or self._spill(file, data, None)
 
+    def _turn(self) -> None:
+        """Go on in another segment."""
+        if not self._turning.acquire(blocking=False):
+            return  # another thread is at it, or a signal handler has interrupted this one there
+        try:
+            with self._changing:
+                file = self._file
+                if file is None or file is _NOWHERE or self._is_short(file):
+                    return
+                self._size = 0  # also where no other can be opened: then this one goes on
+                self._change(file, self._begun(file.segment + 1))
+        except OSError as error:
+            pass_on(error)
+        finally:
+            self._turning.release()
 
-def cleaned(record: Any) -> Any:
-    """Return `record` with every string valid and every number one that a back end knows."""
-    fields = {name: _clean(getattr(record, name)) for name in record.__struct_fields__}
-    return type(record)(**fields)
+    def _is_short(self, file: _File) -> bool:
+        # A thread that was held up in counting has written back an old sum.
+        self._size = os.fstat(file.descriptor).st_size
+        return self._size < SEGMENT
 
+    def _begun(self, segment: int) -> _File:
+        """Return a segment with its first record in it: only then may other threads see it."""
+        return self._filled(segment, self._head())
 
-def _clean(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, dict):
-        return {_values.text(str(key)): _clean(item) for key, item in value.items()}
-    if isinstance(value, list) and value and isinstance(value[0], _record.Link | _record.Event):
-        return [cleaned(item) for item in value]
-    try:
-        return _values.plain(value) if value is not None else ""
-    except Exception:  # whatever it is, the rest of its record is none the worse
-        return f"<{type(value).__qualname__}>"
+    def _filled(self, segment: int, data: bytes) -> _File:
+        # A signal handler that interrupts us here may begin the same segment. Each fills a file that has no name yet;
+        # that of the first to finish, which `setdefault` tells in one operation, gets the segment's name.
+        new = self.base.with_name(f"{self.base.name}.{os.urandom(4).hex()}.new")
+        mine = _File(os.open(new, os.O_WRONLY | os.O_APPEND | os.O_EXCL | PRIVATE, MODE), segment)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(mine.descriptor, rest) :]
+            file = self._files.setdefault(segment, mine)
+            if file is mine:
+                os.link(new, segment_path(self.base, segment))  # fails where something has that name
+        except BaseException:
+            if self._files.get(segment) is mine:
+                del self._files[segment]
+            raise
+        finally:
+            new.unlink(missing_ok=True)
+        return file
+
+    def _head(self) -> bytes:
+        return frame(_record.encode(cleaned(self._process())))
+
+    def _change(self, before: _File | None, file: _File) -> None:
+        if self._file is before:  # else a signal handler has been quicker: closed, or found the disk full
+            self._file = file
+        for segment in [each for each in self._files if each < file.segment]:
+            self._files.pop(segment, None)  # so that it closes
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def _spill(self, file: _File, data: bytes, error: OSError | None) -> bool:
+        """Keep in memory what `file` did not take."""
+        with self._changing:
+            if self._closed:
+                return False
+            if self._file is not None and self._file is not file:
+                return self._finish(self._file, data, 0)  # another thread has moved on meanwhile
+            if file is not _NOWHERE:
+                self._to_memory(file.segment + 1, str(self.base), error or "the disk is full")
+            if self.overflow.is_full:
+                self.overflow.begin(self.overflow.last + 1, self._head())
+            return self.overflow.add(data)
+
+    def _to_memory(self, segment: int, what: str, error: object) -> None:
+        self.overflow.begin(segment, self._head())
+        self._file = _NOWHERE
+        say(
+            "journal write",
+            "rl_otel: cannot write to %s, spans wait in memory (%d MiB at most, what does not fit is counted): %s",
+            what,
+            LIMIT >> 20,
+            error,
+        )
+
+    def _write_memory(self) -> None:
+        make_folder(self.folder)
+        *full, last = self.overflow.numbers
+        for segment in full:
+            self._filled(segment, self.overflow.read(segment) or b"")
+            self.overflow.remove(segment)
+        data = self.overflow.read(last) or b""
+        file = self._filled(last, data)
+        self._size = len(data)
+        self._change(_NOWHERE, file)
+        rest = self.overflow.remove(last)[len(data) :]
+        if rest:  # a signal handler has added to it meanwhile
+            self._finish(file, rest, 0)

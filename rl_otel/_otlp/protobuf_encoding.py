@@ -32,6 +32,7 @@ _SMALL: Final = 1024  # counters and indices; larger integers seldom come again
 _texts: Final[dict[tuple[str, str], bytes]] = {}
 _wholes: Final[dict[tuple[str, int], bytes]] = {}
 _truths: Final[dict[tuple[str, bool], bytes]] = {}
+_singles: Final[dict[tuple[str, str], bytes]] = {}  # lists of one text, as finish reasons are
 #: What precedes a float of a key, and an integer of a key whose varint has so many bytes.
 _float_fronts: Final[dict[str, bytes]] = {}
 _whole_fronts: Final[dict[tuple[str, int], bytes]] = {}
@@ -80,8 +81,15 @@ def _append(attributes: Attributes, pieces: list[bytes]) -> None:
             pieces.append((_float_fronts.get(key) or _float_front(key)) + double(value))
         elif kind is bool:
             pieces.append(_truths.get((key, value)) or _keep(_truths, (key, value), _pair(key, _any(value))))
+        elif kind is list and len(value) == 1 and type(value[0]) is str:
+            pieces.append(_singles.get((key, value[0])) or _single(key, value))
         else:
             pieces.append(_pair(key, _any(value)))
+
+
+def _single(key: str, value: list[str]) -> bytes:
+    encoded = _pair(key, _any(value))
+    return _keep(_singles, (key, value[0]), encoded) if len(value[0]) <= _SHORT else encoded
 
 
 def _text(key: str, value: str) -> bytes:

@@ -1,8 +1,8 @@
-"""What a reader of a run sees beyond the tables: the slowest trajectories and what is open."""
+"""What a reader of a run sees beyond the tables: a step in detail, what is outside the steps, and what is open."""
 
 from __future__ import annotations
 
 from rl_otel._render.openings import open_lines, open_summary
-from rl_otel._render.slowest import slowest_lines
+from rl_otel._render.step import detail_lines, outside_lines, table_lines
 
-__all__ = ["open_lines", "open_summary", "slowest_lines"]
+__all__ = ["detail_lines", "open_lines", "open_summary", "outside_lines", "table_lines"]

@@ -1,4 +1,4 @@
-"""The slowest trajectories of a step, each with its parts and its longest turns."""
+"""The trajectories of a step that one looks for: the slowest, with parts and longest turns, and those that failed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from rl_otel import semconv
 from rl_otel._analysis import StepReport
 from rl_otel._figures import Trajectory
 from rl_otel._record import End
+from rl_otel._render.words import described, recorded
 from rl_otel._split import union
-from rl_otel._table import counted, printable, scaled, short, wrapped
+from rl_otel._table import FAILED, LONGEST_ID, WIDTH, counted, cut, scaled, short, wrapped
 
 _TURNS = 5
+_FAILED = 3
+_SHOWN = frozenset({semconv.TRAJECTORY_REWARD, semconv.TRAJECTORY_OUTCOME})
+_RESET = -1  # as a turn
 
 
 def slowest_lines(report: StepReport) -> list[str]:
@@ -20,14 +24,33 @@ def slowest_lines(report: StepReport) -> list[str]:
     rollout = next((each for each in (figures.training, figures.evaluation) if each and each.slowest), None)
     if rollout is None:
         return []
+    spans = {record.span: record for _, record in report.trajectories}
     lines = ["  Slowest trajectories:"]
     for trajectory in rollout.slowest:
-        lines += wrapped(_sentence(trajectory), indent="    ")
+        lines += _trajectory_lines(trajectory, spans[trajectory.span])
         lines += _turn_lines([call for call in report.calls if call.parent == trajectory.span])
+    return lines + _failed_lines(report, {trajectory.span for trajectory in rollout.slowest})
+
+
+def _failed_lines(report: StepReport, told: set[bytes]) -> list[str]:
+    failed = [pair for pair in report.trajectories if pair[0].outcome in FAILED and pair[0].span not in told]
+    if not failed:
+        return []
+    lines = ["  Failed as well:"]
+    for trajectory, record in failed[:_FAILED]:
+        lines += _trajectory_lines(trajectory, record)
+    if len(failed) > _FAILED:
+        lines.append(f"    and {len(failed) - _FAILED} more")
     return lines
 
 
-def _sentence(trajectory: Trajectory) -> str:
+def _trajectory_lines(trajectory: Trajectory, record: End) -> list[str]:
+    lines = wrapped(_sentence(trajectory, recorded(record, _SHOWN)), indent="    ")
+    error = " ".join(record.message.split())
+    return [*lines, cut(f"      {error}", WIDTH)] if error else lines
+
+
+def _sentence(trajectory: Trajectory, more: list[str]) -> str:
     words = [short(trajectory.duration)]
     if trajectory.turns is not None:
         words.append(counted(trajectory.turns, "turn"))
@@ -37,21 +60,28 @@ def _sentence(trajectory: Trajectory) -> str:
         words.append(f"reward {trajectory.reward:+.3f}")
     if trajectory.output_tokens is not None:
         words.append(f"{scaled(trajectory.output_tokens)} tok out")
-    return f"{printable(trajectory.id)}: " + ", ".join(words)
+    return f"{cut(trajectory.id, LONGEST_ID)}: " + ", ".join([*words, *more])
 
 
 def _turn_lines(calls: Iterable[End]) -> list[str]:
     """Return the longest turns in the order in which they were taken."""
     turns: dict[int, list[End]] = {}
     for call in sorted(calls, key=lambda call: call.start):
-        turns.setdefault(call.attributes.get(semconv.TURN, 0), []).append(call)
+        turns.setdefault(_turn(call), []).append(call)
     longest = sorted(turns, key=lambda turn: -_length(turns[turn]))[:_TURNS]
     lines = []
     for turn in sorted(longest):
-        lines += wrapped(f"turn {turn}: " + ", ".join(map(_call, turns[turn])), indent="      ")
-    if len(turns) > _TURNS:
-        lines.append(f"      and {counted(len(turns) - _TURNS, 'shorter turn')}")
+        head = "reset" if turn == _RESET else f"turn {turn}"
+        lines += wrapped(f"{head}: " + ", ".join(map(_call, turns[turn])), indent="      ")
+    shorter = turns.keys() - {_RESET, *longest}
+    if shorter:
+        lines.append(f"      and {counted(len(shorter), 'shorter turn')}")
     return lines
+
+
+def _turn(call: End) -> int:
+    turn: int = call.attributes.get(semconv.TURN, 0)
+    return _RESET if turn == 0 and call.name == semconv.ENV_RESET else turn  # it comes before the first turn
 
 
 def _length(calls: Iterable[End]) -> int:
@@ -64,8 +94,4 @@ def _call(call: End) -> str:
     return f"{described(call.name, call.attributes)} {short(call.end - call.start)}{told}"
 
 
-def described(name: str, attributes: dict[str, object]) -> str:
-    """Return a span's name with what tells it from others of that name: environment, tool, reason."""
-    keys = (semconv.ENVIRONMENT_NAME, semconv.TOOL_NAME, semconv.WAIT_REASON)
-    words = [str(attributes[key]) for key in keys if key in attributes]
-    return printable(" ".join([name, *words]))
+__all__ = ["slowest_lines"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol
 
+from rl_otel._safety import pass_on
 from rl_otel._send.backoff import Backoff
 from rl_otel._send.diagnosis import diagnose
-from rl_otel._send.endpoint import GRPC, PROTOCOLS, Target, resolve
+from rl_otel._send.endpoint import GRPC, PROTOCOLS, Target, resolve, shown
 from rl_otel._send.outcome import Fault, Outcome, State
 from rl_otel._send.over_grpc import GrpcSender
 from rl_otel._send.over_http import HttpSender
@@ -30,6 +31,7 @@ __all__ = [
     "proxy_for",
     "resolve",
     "sender_for",
+    "shown",
     "untraced",
 ]
 
@@ -52,8 +54,8 @@ def prepare(target: Target) -> None:
     for module in ("grpc",) if target.protocol == GRPC else ("encodings.idna",):
         try:
             import_module(module)
-        except Exception:  # noqa: S110 - the first attempt to send says it
-            pass
+        except Exception as error:  # the first attempt to send says it
+            pass_on(error)
 
 
 def sender_for(target: Target) -> Sender:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rl_otel._otlp.wire import fields
+from rl_otel._send.endpoint import shown
 from rl_otel._send.outcome import BadSetting, Fault, Outcome, State
 
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
@@ -34,7 +35,7 @@ def of_http(status: int, headers: Mapping[str, str], body: bytes, spans: int) ->
     if status == 413 or (status == 400 and is_too_large(said)):
         return Outcome(State.TOO_LARGE, Fault.SIZE, message)
     if 300 <= status < 400:
-        return Outcome(State.REFUSED, Fault.PATH, f"{message}, moved to {headers.get('location', 'nowhere')}")
+        return Outcome(State.REFUSED, Fault.PATH, f"{message}, moved to {_place(headers)}")
     if status == 400 and "https" in said.lower():
         return Outcome(State.REFUSED, Fault.TLS, message)
     return Outcome(State.REFUSED, _FAULTS.get(status, Fault.SPANS), message)
@@ -66,19 +67,24 @@ def _told(error: Exception) -> str:
     if isinstance(error, http.client.BadStatusLine):
         return "the answer was not HTTP/1.1" + (" but HTTP/2, as of grpc" if str(error).startswith("\0\0") else "")
     if isinstance(error, OSError) and error.strerror and not isinstance(error, ssl.SSLError):
-        return error.strerror
-    return shown(str(error)) or type(error).__name__
+        return one_line(error.strerror)
+    return one_line(str(error)) or type(error).__name__
 
 
-def shown(said: str) -> str:
-    """Return what somebody else said as a part of one line."""
-    return " ".join(said.split())[:_LONGEST]
+def _place(headers: Mapping[str, str]) -> str:
+    # What we sent may come back in it, with its key.
+    return one_line(shown(headers.get("location", ""))) or "nowhere"
+
+
+def one_line(said: str) -> str:
+    """Return what somebody else said as a part of one line, without what would steer a terminal."""
+    return " ".join("".join(each if each.isprintable() else " " for each in said).split())[:_LONGEST]
 
 
 def accepted(rejected: int, message: str, spans: int) -> Outcome:
     """Return the outcome of a request that was accepted but for `rejected` of its spans."""
     return Outcome(
-        State.OK, Fault.SPANS if rejected else Fault.NONE, shown(message), rejected=max(0, min(rejected, spans))
+        State.OK, Fault.SPANS if rejected else Fault.NONE, one_line(message), rejected=max(0, min(rejected, spans))
     )
 
 
@@ -91,7 +97,7 @@ def partial_success(body: bytes, content_type: str = "") -> tuple[int, str]:
     """Return how many spans an `ExportTraceServiceResponse` rejects, and why."""
     try:
         return _partial_json(body) if "json" in content_type else _partial_protobuf(body)
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except Exception:  # nested without end, a number without one
         return 0, ""  # accepted all the same: the status says so
 
 
@@ -120,10 +126,10 @@ def _said(body: bytes, content_type: str) -> str:
             said = json.loads(body).get("message", "")
         else:
             said = body
-    except (ValueError, AttributeError, StopIteration):
-        said = body
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    return "" if text.lstrip().startswith("<") else shown(text)  # a page for browsers
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    except Exception:
+        text = body.decode("utf-8", "replace")
+    return "" if text.lstrip().startswith("<") else one_line(text)  # a page for browsers
 
 
 def _retry_after(value: str | None) -> float | None:
@@ -136,5 +142,5 @@ def _retry_after(value: str | None) -> float | None:
         pass
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

@@ -27,7 +27,8 @@ TRACES: Final = "/v1/traces"
 
 _SCHEME: Final = re.compile(r"(https?|grpcs?)(:/+|//+|:(?=[^/\d]))", re.IGNORECASE)
 _OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_PASSWORD: Final = re.compile(r"//[^/]*@")
+_CREDENTIALS: Final = re.compile(r"^([a-z][a-z0-9+.-]*:/+)?.*@", re.IGNORECASE | re.DOTALL)
+_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
 _SIGNAL: Final = re.compile(r"(/+v1(/+(traces|metrics|logs))?)+$")
 
 
@@ -39,7 +40,7 @@ class Target:
     host: str
     port: int
     secure: bool = False
-    path: str = TRACES  # with its query; empty for grpc
+    path: str = field(default=TRACES, repr=False)  # with its query, which may hold a key; empty for grpc
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # they may hold a token
     gzip: bool = False
     certificate: str | None = None  # files in PEM format: whom to trust,
@@ -113,11 +114,17 @@ def resolve(
     )
 
 
+def shown(endpoint: str) -> str:
+    """Return an endpoint as messages may show it: without user, password and query."""
+    # A password may hold any character, so whatever comes before the last @ goes.
+    return _QUERY.sub("?***", _CREDENTIALS.sub(r"\1***@", endpoint))
+
+
 def _split(endpoint: str, notes: list[str]) -> tuple[str, SplitResult]:
     found = _SCHEME.match(endpoint)
     if not found:
         if other := _OTHER_SCHEME.match(endpoint):
-            raise ValueError(f"endpoint {endpoint!r}: {other.group()} is not known; write http:// or https://")
+            raise ValueError(f"endpoint {shown(endpoint)!r}: {other.group()} is not known; write http:// or https://")
         if _is_ipv6(endpoint):
             endpoint = f"[{endpoint}]"
         return "", _parsed(f"//{endpoint}", endpoint)
@@ -130,23 +137,22 @@ def _split(endpoint: str, notes: list[str]) -> tuple[str, SplitResult]:
 def _parsed(url: str, endpoint: str) -> SplitResult:
     try:
         return urlsplit(url)
-    except ValueError as error:
-        raise _unreadable(endpoint) from error
+    except ValueError:
+        raise _unreadable(endpoint) from None  # what it says may be a part of a password
 
 
 def _host_and_port(url: SplitResult, endpoint: str) -> tuple[str, int | None]:
     try:
         host, port = url.hostname, url.port
-    except ValueError as error:
-        raise _unreadable(endpoint) from error
-    if not host or port == 0 or re.search(r"[\s\\<>\"{}|^`]", host):
+    except ValueError:
+        raise _unreadable(endpoint) from None
+    if not host or port == 0 or re.search(r"[\s\\<>\"{}|^`]", host) or re.search(r"[\0- \x7f]", url.path + url.query):
         raise _unreadable(endpoint)
     return host, port
 
 
 def _unreadable(endpoint: str) -> ValueError:
-    shown = _PASSWORD.sub("//***@", endpoint)
-    return ValueError(f"endpoint {shown!r} is no address; write it as http://host:{HTTP_PORT}")
+    return ValueError(f"endpoint {shown(endpoint)!r} is no address; write it as http://host:{HTTP_PORT}")
 
 
 def _protocol(asked: str | None, scheme: str, port: int | None, url: SplitResult, notes: list[str]) -> str:

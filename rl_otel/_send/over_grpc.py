@@ -52,6 +52,8 @@ class GrpcSender:
 
     def send(self, body: bytes, spans: int, timeout: float) -> Outcome:
         """Send one request and return what came of it, after `timeout` seconds at the latest; nothing is raised."""
+        if timeout <= 0:
+            return Outcome(State.RETRY, Fault.TIMEOUT, "no time was left")
         try:
             import grpc
         except Exception as error:  # a broken build raises what it likes
@@ -59,7 +61,7 @@ class GrpcSender:
         try:
             with untraced():
                 self._open(grpc)
-                answer = self._export(body, timeout=max(timeout, 0.0), metadata=self._metadata)
+                answer = self._export(body, timeout=timeout, metadata=self._metadata)
             return answers.accepted(*answers.partial_success(answer), spans)
         except grpc.RpcError as error:
             return _refusal(error)
@@ -93,7 +95,7 @@ def _credentials(grpc: Any, target: Target) -> Any:
 
 
 def _refusal(error: Any) -> Outcome:
-    code, said = error.code().name, answers.shown(error.details() or "")
+    code, said = error.code().name, answers.one_line(error.details() or "")
     message = f"{code}: {said}" if said else code
     if code == "RESOURCE_EXHAUSTED":
         return _exhausted(message, error.trailing_metadata())

@@ -1,9 +1,24 @@
-"""From the journal to a back end."""
+"""From the journal to a back end.
+
+plan                what decides, besides the spans, which go and how
+route               a journal's spans: late values joined, the budget asked, detail read back
+notes, courier      what the back end has, and how the rest gets there
+wire, target        over OTLP, where the settings say
+shipper             the thread that does it as the run goes on
+replay              the same for a process that is gone
+later, extra, file  `rl-otel ship`: the same from outside, and more than the budget let through
+
+What goes is decided by the records alone, so whoever delivers a journal sends the same spans as the same bytes.
+"""
 
 from __future__ import annotations
 
+from rl_otel._ship.courier import Outlet, Verdict
 from rl_otel._ship.delivery import Delivery
-from rl_otel._ship.shipper import Outlet, Shipper, Span, Tally, Verdict
+from rl_otel._ship.plan import Plan
+from rl_otel._ship.route import Span
+from rl_otel._ship.shipper import Shipper, Tally
+from rl_otel._ship.target import target_of
 from rl_otel._ship.wire import Wire
 
-__all__ = ["Delivery", "Outlet", "Shipper", "Span", "Tally", "Verdict", "Wire"]
+__all__ = ["Delivery", "Outlet", "Plan", "Shipper", "Span", "Tally", "Verdict", "Wire", "target_of"]

@@ -13,7 +13,7 @@ class Delivery:
     """
 
     sent: int = 0  # accepted by the back end
-    pending: int = 0  # in the journal, on the way
+    pending: int = 0  # in the journal, on the way, or not decided on while its rollout runs
     kept: int = 0  # in the journal alone: no endpoint, sampled out, or left out by the budget
     dropped: int = 0  # refused by the back end, or never written
     timed_out: bool = False  # the time was up before all was delivered

@@ -1,43 +1,28 @@
-"""From the journal to a back end: read on, hold what waits for a late value, deliver, try again.
+"""The thread that delivers the journal of its process, and those that processes of the run have left behind.
 
-The thread reads the file that the host's threads write, so an outage costs a delay and no memory.
+It reads the files that the host's threads write, so an outage costs a delay and no memory.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from rl_otel import _record, _safety
-from rl_otel._journal import read
-from rl_otel._send import Backoff
+from rl_otel._clock import now
+from rl_otel._folder import Folder
+from rl_otel._journal import Cursor, Lock, Room, Writer, segment_path, segments
+from rl_otel._ship.courier import Courier, Outlet
+from rl_otel._ship.notes import Notes
+from rl_otel._ship.plan import Plan
+from rl_otel._ship.replay import Orphans
+from rl_otel._ship.route import Ready, Route
 
-Span: TypeAlias = "_record.End | _record.Foreign"
-
-_HOLD: Final = 5.0  # s that a span waits for its late value
-
-
-class Verdict(NamedTuple):
-    """What became of spans that were to be delivered."""
-
-    sent: int = 0
-    dropped: int = 0
-    rest: list[Span] = []  # noqa: RUF012 - never changed; to be tried again
-    wait: float | None = None  # s, what the back end asked for before the next try
-
-
-class Outlet(Protocol):
-    """Delivers spans to a back end."""
-
-    def deliver(self, spans: list[Span]) -> Verdict:
-        """Deliver `spans`, and say what became of each. Never raises."""
-
-    def close(self) -> None:
-        """Let go of connections."""
+_AT_A_TIME: Final = 8  # batches of other processes between two looks at our own journal
+_TRIM: Final = 5.0  # s between two looks at the disk
 
 
 @dataclass
@@ -47,6 +32,7 @@ class Tally:
     sent: int = 0
     kept: int = 0
     dropped: int = 0
+    held: int = 0  # of which nothing is decided yet
 
     @property
     def total(self) -> int:
@@ -54,28 +40,50 @@ class Tally:
         return self.sent + self.kept + self.dropped
 
 
-@dataclass
-class _Held:
-    span: _record.End
-    until: float = field(default_factory=lambda: time.monotonic() + _HOLD)
-
-
 class Shipper:
-    """The thread that delivers one process's journal."""
+    """Delivers one process's journal.
 
-    def __init__(self, path: Path, outlet: Outlet, *, delay: float, batch: int) -> None:
+    Args:
+        journal: of the process.
+        folder: where that is.
+        outlet: where to.
+        resource: what the process says of itself.
+        plan: how it sends.
+    """
+
+    def __init__(
+        self,
+        journal: Writer,
+        folder: Folder,
+        outlet: Outlet,
+        resource: _record.Attributes,
+        plan: Plan,
+    ) -> None:
+        cursor = Cursor(journal.base, overflow=journal.overflow)
         self.tally = Tally()
-        self._path = path
+        self._folder = folder
+        self._overflow = journal.overflow
         self._outlet = outlet
-        self._backoff = Backoff()
-        self._delay = delay
-        self._batch = batch
-        self._offset = 0
-        self._held: dict[bytes, _Held] = {}
+        self._plan = plan
+        self._selector = plan.selector(resource)
+        self._route = Route(cursor, self._selector)
+        self._notes = Notes(cursor.base, journal.overflow)
+        self._courier = Courier(
+            outlet, resource, one_service=plan.one_service, notes=self._notes, pause=self._pause, count=self._count
+        )
+        self._lock = Lock(cursor.base)
+        self._room = Room(cursor)
+        self._trimmed = 0.0
+        self._lost_place = False  # whether the segment went that was being read
+        self._delivering: list[Ready] = []
+        self._orphans = Orphans(folder, cursor.base, outlet, self._pause_if_last)
+        self._inherited: Iterator[bool] | None = self._orphans.batches()
+        self._looked_again = False  # for orphans, at last
         self._changed = threading.Condition()
-        self._hurry = False
-        self._stopped = False
+        self._hurry = self._last = self._done = self._stopped = False
         self._thread: threading.Thread | None = None
+
+    # --- for the process ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread, once."""
@@ -86,15 +94,21 @@ class Shipper:
             except RuntimeError:  # the interpreter is shutting down
                 self._stopped = True
 
-    def flush(self, ended: int, timeout: float) -> bool:
-        """Deliver the first `ended` spans, for at most `timeout` seconds; whether it was enough."""
+    def flush(self, ended: int, timeout: float, *, last: bool = False) -> bool:
+        """Deliver what is decided of the first `ended` spans, for at most `timeout` seconds; whether it was enough.
+
+        `last` where no more will come: then all is decided, and what other processes left is delivered as well.
+        """
         deadline = time.monotonic() + max(timeout, 0.0)
         with self._changed:
+            self._last |= last
             self._hurry = True  # once: while the back end is away the pauses between tries stay
             self._changed.notify_all()
-            while self.tally.total < ended and self._alive() and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(left)
-            return self.tally.total >= ended
+            self._wait(lambda: self._settled(ended), deadline)
+            self._done = last and self._settled(ended)
+            if self._done:
+                self._wait(lambda: self._looked_again and self._inherited is None, deadline)
+            return self._settled(ended)
 
     def stop(self, timeout: float) -> None:
         """End the thread, waiting `timeout` seconds at most; a daemon that hangs in a name look-up holds nobody."""
@@ -104,17 +118,94 @@ class Shipper:
         if self._thread is not None and self._alive():
             self._thread.join(max(timeout, 0.0))
 
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's lock."""
+        self._lock.release()
+
+    def _wait(self, until: Callable[[], bool], deadline: float) -> None:
+        while not until() and self._alive() and (left := deadline - time.monotonic()) > 0:
+            self._changed.wait(left)
+
+    def _settled(self, ended: int) -> bool:
+        return self.tally.total + (0 if self._last else self.tally.held) >= ended
+
     def _alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while not self._stopped:
             try:
-                self._pass()
+                self._look()
             except Exception as error:
                 _safety.swallow("sending", error)
-            self._sleep(self._delay)
+            self._sleep(self._plan.delay)
+        self._close()
+
+    def _look(self) -> None:
+        last = self._last  # asked first: what is said to be the last must have been written before
+        if not self._lock.take():
+            return  # `rl-otel ship` is at it
+        self._pass(self._route.ready(now()))
+        if last and not self._stopped:
+            self._pass(self._route.finish())
+        self._tend()
+        self._inherit(last=last)
+
+    def _pass(self, due: Iterator[Ready]) -> None:
+        """Deliver what is due by now."""
+        batch: list[Ready] = []
+        for ready in due:
+            if self._notes.has(ready):
+                self._count(1, 0)
+                continue
+            batch.append(ready)
+            if len(batch) >= self._plan.batch:
+                self._deliver(batch)
+                batch = []
+            if self._stopped or self._lost_place:
+                break
+        self._lost_place = False
+        self._deliver(batch)
+
+    def _deliver(self, batch: list[Ready]) -> None:
+        self._publish()
+        if batch and not self._stopped:
+            self._delivering = batch
+            self._courier.deliver(batch)
+            self._delivering = []
+
+    def _inherit(self, *, last: bool) -> None:
+        """Go on with what other processes have left; at last look for it once more, and go on to the end."""
+        if last and not self._looked_again:
+            self._inherited = self._orphans.batches()
+            self._looked_again = True
+        rounds = 0
+        while self._inherited is not None and not self._stopped and (last or rounds < _AT_A_TIME):
+            rounds += 1
+            if next(self._inherited, None) is None:
+                self._inherited = None
+        self._publish()
+
+    def _close(self) -> None:
+        self._inherited = None
+        if self._done:
+            self._notes.add_all()
+        self._notes.close()
+        self._route.cursor.close()
         self._outlet.close()
+        self._lock.release()
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _pause(self, seconds: float, patient: bool) -> bool:
+        self._tend()
+        self._sleep(seconds, patient=patient)
+        return not self._stopped
+
+    def _pause_if_last(self, seconds: float, patient: bool) -> bool:
+        return self._last and self._pause(seconds, patient)  # until then our own spans come first
 
     def _sleep(self, seconds: float, *, patient: bool = False) -> None:
         """Wait, unless someone is in a hurry; `patient` waits all the same."""
@@ -122,64 +213,37 @@ class Shipper:
             self._changed.wait_for(lambda: self._stopped or (self._hurry and not patient), seconds)
             self._hurry = False
 
-    def _pass(self) -> None:
-        """Deliver what the journal holds by now."""
-        batch: list[Span] = []
-        for span in self._ready():
-            batch.append(span)
-            if len(batch) >= self._batch:
-                self._deliver(batch)
-                batch = []
-            if self._stopped:
-                return
-        if batch:
-            self._deliver(batch)
+    # --- counts and room ----------------------------------------------------------------------------------------------
 
-    def _ready(self) -> Iterator[Span]:
-        if not self._path.exists():
-            return
-        for record, self._offset in read(self._path, self._offset):  # noqa: B020 - the offset is kept as we go
-            if isinstance(record, _record.Late):
-                held = self._held.pop(record.span, None)
-                if held is not None:
-                    held.span.attributes.update(record.attributes)
-                    yield held.span
-            elif isinstance(record, _record.End | _record.Foreign):
-                yield from self._sorted(record)
-        for id_ in [id_ for id_, held in self._held.items() if held.until < time.monotonic()]:
-            yield self._held.pop(id_).span
-
-    def _sorted(self, span: Span) -> Iterator[Span]:
-        if span.flags & _record.LOCAL:
-            return
-        if not span.flags & _record.SAMPLED:
-            self._count(kept=1)
-        elif span.flags & _record.AWAITED and isinstance(span, _record.End):
-            self._held[span.span] = _Held(span)
-        else:
-            yield span
-
-    def _deliver(self, spans: list[Span]) -> None:
-        while spans:
-            verdict = self._tried(spans)
-            self._count(sent=verdict.sent, dropped=verdict.dropped)
-            spans = verdict.rest
-            if spans:
-                self._sleep(self._backoff.delay(verdict.wait), patient=verdict.wait is not None)
-                if self._stopped:
-                    return
-        self._backoff.reset()
-
-    def _tried(self, spans: list[Span]) -> Verdict:
-        try:
-            return self._outlet.deliver(spans)
-        except Exception as error:
-            _safety.swallow("sending", error)
-            return Verdict(dropped=len(spans))
-
-    def _count(self, *, sent: int = 0, kept: int = 0, dropped: int = 0) -> None:
+    def _count(self, sent: int, dropped: int) -> None:
         with self._changed:
             self.tally.sent += sent
-            self.tally.kept += kept
             self.tally.dropped += dropped
+        self._publish()
+
+    def _publish(self) -> None:
+        """Let who waits see how far it is."""
+        with self._changed:
+            self.tally.kept, self.tally.held = self._selector.kept, self._selector.held
+            self.tally.dropped += self._route.missing
+            self._route.missing = 0
             self._changed.notify_all()
+
+    def _tend(self) -> None:
+        """Make room: in memory, and on the disk where the journal only serves the sending."""
+        if self._overflow.numbers:
+            for segment in self._delivered(self._overflow.numbers):
+                self._overflow.release(segment)
+        if self._folder.passing and time.monotonic() - self._trimmed > _TRIM:
+            self._trimmed = time.monotonic()
+            self._trim(self._route.cursor)
+
+    def _trim(self, cursor: Cursor) -> None:
+        unread = self._room.trim(self._delivered(segments(cursor.base)))
+        self._count(0, unread)
+        self._lost_place = bool(unread) and not segment_path(cursor.base, cursor.segment).exists()
+
+    def _delivered(self, numbers: list[int]) -> set[int]:
+        """Return the segments of which nothing is left to be sent."""
+        busy = self._route.segments() | self._selector.segments() | {ready.segment for ready in self._delivering}
+        return {number for number in numbers if number < self._route.cursor.segment and number not in busy}

@@ -18,7 +18,7 @@ from rl_otel._spans.span import Span
 from rl_otel._spans.step import Step
 
 _HOUR: Final = 3_600_000_000_000
-_KINDS: Final[dict[str, type[Span]]] = {
+KINDS: Final[dict[str, type[Span]]] = {
     kind.name: kind
     for kind in (
         Step,
@@ -49,7 +49,7 @@ def add(kind: str, start: int | datetime, end: int | datetime, parent: Any = Non
     """Record a span that began and ended before now, and return its handle.
 
     Args:
-        kind: the span's name, as in `env.step`; any other becomes a phase of that name.
+        kind: the span's name or its opener's, as in `env.step`; any other becomes a phase of that name.
         start: nanoseconds since the epoch, or a datetime with a time zone.
         end: the same.
         parent: the handle of the span it belongs to; default: the one that is open here.
@@ -66,16 +66,16 @@ def add(kind: str, start: int | datetime, end: int | datetime, parent: Any = Non
             enclosing = ambient.current()
             span.begin_at(runtime, enclosing, ambient.foreign_parent(get_current()))
         span.record(words)
-        span.end_at(*_times(kind, start, end, runtime.began, span))
+        span.end_at(runtime, *_times(kind, start, end, runtime.began, span))
         return span
     except Exception as error:
-        swallow(f"add({kind!r})", error)
+        swallow("add()", error)
         return NULL
 
 
 def _made(kind: str, words: dict[str, Any]) -> Span:
     """Make the handle; words that the opener takes are taken out of `words`."""
-    opener = _KINDS.get(kind) or partial(phase.Phase, kind)
+    opener = KINDS.get(semconv.NAMES.get(kind, kind)) or partial(phase.Phase, kind)
     span = opener()
     known = span.arguments().keys() - span.words.keys() - {"name"}
     return opener(**{name: words.pop(name) for name in known & words.keys()})
@@ -88,7 +88,7 @@ def _times(kind: str, start: Any, end: Any, began: int, span: Span) -> tuple[int
     if first is not None and last is not None and earliest <= first <= last <= latest:
         return first, last
     say(
-        f"times {kind}",
+        f"times {kind if kind in KINDS else 'phase'}",
         "rl_otel: add(%r): start and end must be nanoseconds since the epoch (time.time_ns()) or datetimes with a time "
         "zone, start first; got %r and %r. The span is recorded at the time of the call",
         kind,
@@ -124,6 +124,8 @@ def _seconds(moment: Any) -> float | None:
 
 
 def _number(moment: Any) -> float | None:
+    if isinstance(moment, int) and moment.bit_length() > 63:
+        return None
     try:
         number: Any = _values.plain(moment) if hasattr(moment, "__float__") else None
     except _values.Unreadable:

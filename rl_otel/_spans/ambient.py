@@ -23,10 +23,53 @@ _KEY: Final = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, otel_conte
 _current: ContextVar[Span | None] = ContextVar("rl_otel_span", default=None)
 
 
+class Place:
+    """Where a span is, for what still runs inside when it has ended: it leads further out without keeping the handle.
+
+    A span that has ended would otherwise hold all that was ever around it, as long as anybody holds the span.
+    """
+
+    __slots__ = ("around", "outside", "span")
+
+    def __init__(self, span: Span) -> None:
+        self.span: Span | None = span  # until it has ended
+        self.around: Place | Span | None = None  # from then on
+        self.outside = otel_context.Context()
+
+
+def let_go(span: Span) -> None:
+    """Once `span` has ended, drop what was around it: only its place leads there."""
+    place = place_of(span)
+    if span.enclosing is not None:
+        place.around = span.enclosing.anchor()
+    else:
+        place.outside = span.__dict__.get("outside", place.outside)
+    place.span = None
+    span.enclosing = None
+    span.__dict__.pop("outside", None)
+
+
+def place_of(span: Span) -> Place:
+    """Return the place of `span`, the same for every thread that asks."""
+    if span.place is None:
+        span.__dict__.setdefault("place", Place(span))
+    return cast(Place, span.place)
+
+
+def beyond(span: Span) -> Span | None:
+    """Return what is around `span`, without those that have ended and were let go."""
+    if not _is_gone(span):
+        return span.enclosing
+    node: Place | Span | None = span.place
+    while isinstance(node, Place):
+        node = node.around if node.span is None else node.span
+    return node
+
+
 def nearest(span: Span | None) -> Span | None:
     """Return `span`, or the nearest of those around it that is still open."""
     while span is not None and span.finished:
-        span = span.enclosing
+        span = beyond(span)
     return span
 
 
@@ -36,8 +79,7 @@ def current() -> Span | None:
     if span is None or not span.finished:
         return span
     # It was left in another context: a generator closed elsewhere, a callback on another thread. Leave it here too.
-    leave(span)
-    return span.enclosing
+    return leave(span)
 
 
 def enter(span: Span, before: otel_context.Context) -> None:
@@ -48,28 +90,49 @@ def enter(span: Span, before: otel_context.Context) -> None:
     _current.set(span)
 
 
-def leave(span: Span) -> None:
+def leave(span: Span) -> Span | None:
     """Make the nearest open ancestor current again, unless something else has become current meanwhile."""
     enclosing = span.enclosing
-    if enclosing is not None and enclosing.finished:
-        # What has ended is let go, else spans that overlap would form a chain without end.
-        enclosing = nearest(enclosing)
-        span.outside, span.enclosing = _around(span, enclosing), enclosing
+    if enclosing is None or enclosing.finished:
+        enclosing, outside = _around(span)
+    else:
+        outside = span.outside
     if _current.get() is span:
         _current.set(enclosing)
     now = otel_context.get_current()
     if now is span.inside:
-        otel_context.attach(span.outside)
+        otel_context.attach(outside)
     elif trace.get_current_span(now) is cast(trace.Span, span):  # another library put something of its own beside it
-        otel_context.attach(trace.set_span_in_context(trace.get_current_span(span.outside), now))
+        otel_context.attach(trace.set_span_in_context(trace.get_current_span(outside), now))
     span.inside = None  # it holds the span, which must not wait for the garbage collector
+    return enclosing
 
 
-def _around(span: Span, enclosing: Span | None) -> otel_context.Context:
-    """Return OpenTelemetry's context as it was around `span`, without ancestors that have ended since."""
-    while span.enclosing is not enclosing and span.enclosing is not None:
-        span = span.enclosing
-    return span.outside
+def _around(span: Span) -> tuple[Span | None, otel_context.Context]:
+    """Return the nearest open ancestor of `span`, and OpenTelemetry's context there."""
+    enclosing = nearest(beyond(span))
+    inside = enclosing.inside if enclosing is not None else None
+    outside = inside if inside is not None else _outermost(span)
+    if not _is_gone(span):
+        # What has ended is let go, else spans that overlap would form a chain without end.
+        span.enclosing, span.outside = enclosing, outside
+    return enclosing, outside
+
+
+def _outermost(span: Span) -> otel_context.Context:
+    """Return OpenTelemetry's context as it was around the outermost ancestor of `span`."""
+    node: Place | Span = span
+    while True:
+        if not isinstance(node, Place) and node.place is not None and _is_gone(node):
+            node = node.place
+        further = node.around if isinstance(node, Place) else node.enclosing
+        if further is None:
+            return node.outside
+        node = further
+
+
+def _is_gone(span: Span) -> bool:
+    return span.place is not None and span.place.span is None
 
 
 def foreign_parent(now: otel_context.Context) -> trace.SpanContext | None:

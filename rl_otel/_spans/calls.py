@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _values, semconv
+from rl_otel._spans import misuse
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
+    from typing_extensions import Never
+
     from rl_otel._runtime import Runtime
 
 # A judge works inside a reward, a simulated user inside an environment.
@@ -23,10 +26,10 @@ class Call(Span):
     def _unwatch(self, runtime: Runtime) -> None:
         runtime.timeline.calls.pop(id(self), None)
 
-    def _closed(self, end: int) -> None:
+    def _closed(self, runtime: Runtime, end: int) -> None:
         gathering = self.gathering
         if gathering is not None:
-            if gathering.owner.finished:
+            if gathering.ended:
                 self._attributes[semconv.LATE] = True
             else:
                 gathering.child(self, end)
@@ -59,12 +62,14 @@ class Generate(Call):
 
     def __init__(
         self,
-        *,
+        *given: Never,
         model: str | None = None,
         provider: str | None = None,
         purpose: str = semconv.PURPOSE_POLICY,
         policy_version: int | None = None,
     ) -> None:
+        if given:
+            misuse.takes_no(type(self), given)
         self.model = model
         self.provider = provider
         self.purpose = purpose
@@ -92,7 +97,10 @@ class Generate(Call):
         if self.provider is not None:
             attributes[semconv.PROVIDER_NAME] = self.provider
         version = self.policy_version
-        version = runtime.policy_version if version is None else _values.argument(version, int)
+        if version is None:
+            version = runtime.policy_version
+        elif type(version) is not int:
+            version = misuse.argument(self, "policy_version", version, int)
         if version is not None and self.purpose == semconv.PURPOSE_POLICY:
             attributes[semconv.POLICY_VERSION] = version
 
@@ -120,6 +128,8 @@ class EnvCall(Call):
     places = _PLACES
 
     def __init__(self, environment: str | None = None) -> None:
+        if environment is not None and type(environment) is not str:
+            misuse.check_brackets(type(self), environment)
         self.environment = environment
 
     def arguments(self) -> dict[str, Any]:
@@ -132,7 +142,7 @@ class EnvCall(Call):
                 gathering.turn += 1
             self._attributes[semconv.TURN] = gathering.turn
         if self.environment is not None:
-            self._attributes[semconv.ENVIRONMENT_NAME] = _values.text(str(self.environment))
+            self._attributes[semconv.ENVIRONMENT_NAME] = misuse.words_for(self.environment)
 
 
 class EnvStep(EnvCall):
@@ -155,7 +165,7 @@ class EnvStep(EnvCall):
     def _opened(self, runtime: Runtime) -> None:
         super()._opened(runtime)
         if self.tool is not None:
-            self._attributes[semconv.TOOL_NAME] = _values.text(str(self.tool))
+            self._attributes[semconv.TOOL_NAME] = misuse.words_for(self.tool)
 
     def _gathered(self, gathering: Any) -> None:
         gathering.last_step = self._attributes

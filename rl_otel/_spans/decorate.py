@@ -11,39 +11,75 @@ import functools
 import inspect
 import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from opentelemetry.context import get_current
+
+from rl_otel import _values
+from rl_otel._spans import ambient, misuse
 
 if TYPE_CHECKING:
-    from rl_otel._spans.span import Span
+    from rl_otel._spans.span import Function, Span
 
 
 def decorated(opener: Span, function: Any) -> Any:
     """Return `function` with a span around each call; a generator's span lasts until it is exhausted or closed."""
     if isinstance(function, staticmethod | classmethod):
         return type(function)(decorated(opener, function.__func__))
+    if not callable(function):
+        raise TypeError(f"{misuse.called(type(opener))} decorates functions; it was given {_values.shown(function)}")
     if inspect.isasyncgenfunction(function):
         wrapper = _async_generator(opener, function)
     elif inspect.isgeneratorfunction(function):
         wrapper = _generator(opener, function)
-    elif inspect.iscoroutinefunction(function):
+    elif _is_coroutine_function(function):
         wrapper = _coroutine(opener, function)
     else:
         wrapper = _function(opener, function)
     return functools.wraps(function)(wrapper)
 
 
+def _is_coroutine_function(function: Any) -> bool:
+    if inspect.iscoroutinefunction(function):
+        return True
+    return not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
+
+
 def _function(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with opener.fresh():
-            return function(*args, **kwargs)
+        span = opener.fresh().start()
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            span.end(error)
+            raise
+        if isinstance(result, types.CoroutineType) and span.recording:
+            ambient.leave(span)
+            return _lasting(span, result)
+        span.end()
+        return result
 
     return wrapper
+
+
+async def _lasting(span: Span, coroutine: Awaitable[Any]) -> Any:
+    """Await a coroutine that a plain function returned; the span that is open since then ends with it."""
+    try:
+        ambient.enter(span, get_current())
+        return await coroutine
+    except BaseException as error:
+        span.end(error)
+        raise
+    finally:
+        span.end()
 
 
 def _coroutine(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         with opener.fresh():
-            return await function(*args, **kwargs)
+            coroutine = function(*args, **kwargs)
+            del args, kwargs  # what is passed on is not held here
+            return await coroutine
 
     return wrapper
 
@@ -51,6 +87,7 @@ def _coroutine(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]
 def _generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
+        del args, kwargs
         given = _Given(generator.send, generator.throw)
         with _Apart(opener.fresh()) as context:
             while True:
@@ -69,6 +106,7 @@ def _generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]
 def _async_generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         generator = function(*args, **kwargs)
+        del args, kwargs
         given = _Given(generator.asend, generator.athrow)
         with _Apart(opener.fresh()) as context:
             while True:
@@ -79,6 +117,8 @@ def _async_generator(opener: Span, function: Callable[..., Any]) -> Callable[...
                 try:
                     given.value = yield passing.pop()
                 except BaseException as error:
+                    if generator.ag_frame is None:  # closed before by somebody else: it is fine with it again
+                        raise
                     given.error = error
 
     return wrapper
@@ -159,7 +199,7 @@ class _Steps:
         self._context.run(self._steps.close)
 
 
-def bind(function: Callable[..., Any]) -> Callable[..., Any]:
+def bind(function: Function) -> Function:
     """Return `function` as it runs inside the spans that are open here, for an executor or a thread of one's own.
 
     Of a coroutine function each step of the coroutine runs so.
@@ -178,4 +218,4 @@ def bind(function: Callable[..., Any]) -> Callable[..., Any]:
             # A copy for each call: one context cannot be entered by two threads at once.
             return context.copy().run(function, *args, **kwargs)
 
-    return bound
+    return cast("Function", bound)

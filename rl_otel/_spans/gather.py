@@ -1,4 +1,4 @@
-"""What happens inside one trajectory, rollout or eval, gathered for its figures while it is open."""
+"""What happens inside one step, trajectory, rollout or eval, gathered for its figures while it is open."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
 
 class Gathering:
-    """Children in time, tokens, turns and trajectories of one span, its owner.
+    """Children in time, tokens, turns and trajectories of one span, its owner, of which it is told the name.
 
+    It never refers to the owner, which has it: the two would wait for the garbage collector.
     Several threads may add at once: each addition is one atomic operation on a list, sums are made at the end.
     """
 
-    def __init__(self, owner: Span, around: Gathering | None) -> None:
-        self.owner = owner
-        self.is_trajectory = owner.name == semconv.TRAJECTORY  # else its owner is a rollout or an eval
+    def __init__(self, owner: str, around: Gathering | None) -> None:
+        self.is_trajectory = owner == semconv.TRAJECTORY  # else its owner is a rollout or an eval
         self.around = around
+        self.ended = False
         self.children: list[tuple[str, int, int]] = []
         self.direct = _figures.Direct()
         self.trajectories: list[_figures.Trajectory] = []
@@ -35,7 +36,8 @@ class Gathering:
     def child(self, span: Span, end: int) -> None:
         """Note the time of a child that ended; of one that is inside another child, only what is no time."""
         if self.is_trajectory:
-            if span.enclosing is self.owner:
+            enclosing = span.enclosing
+            if enclosing is not None and enclosing.name == semconv.TRAJECTORY:
                 self.children.append((semconv.PART_OF[span.name], span.began, end))
         elif span.name in semconv.SERVICE_SUFFIX:
             self.direct.add(span.name, span.began, end, span.attributes)
@@ -48,6 +50,29 @@ class Gathering:
             sums.append(sum(known) if known else None)
         return sums
 
+    def let_go(self) -> None:
+        """Drop what was gathered: figures have it now, and handles that are kept lead to here."""
+        self.children, self.trajectories, self.versions, self.tokens = [], [], [], []
+        self.last_step, self.last_call = {}, {}
+
     def next_ordinal(self) -> int:
         """Return 0, 1, 2… for the trajectories inside."""
         return next(self._ordinals)
+
+
+class Books:
+    """The phases of a step and the trajectories that are in no rollout of it, as what is inside it sees the step.
+
+    Kept handles lead to here and no further, so when the step has ended it takes what is written, and leaves nothing.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.phases: list[_figures.Phase] = []
+        self.trajectories: list[_figures.Trajectory] = []
+        self.ended = False
+        self._rollouts = count()
+
+    def next_rollout(self) -> int:
+        """Return 0, 1, 2… for the rollouts of this step."""
+        return next(self._rollouts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rl_otel._spans.otel import OtelSpan
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Never, Self
 
 
 class Null(OtelSpan):
@@ -31,14 +31,20 @@ class Null(OtelSpan):
     def __exit__(self, *error: object) -> None:
         """Do nothing."""
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing."""
+
     def start(self) -> Self:
         """Do nothing."""
         return self
 
-    def end(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None, end_time: object = None) -> None:
         """Do nothing."""
 
-    def record(self, mapping: Mapping[str, Any] | None = None, /, **words: Any) -> None:
+    def record(self, mapping: Mapping[str, Any] | None = None, /, *more: Never, **words: Any) -> None:
         """Do nothing."""
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rl_otel._spans import ambient
-from rl_otel._spans.added import add
+from rl_otel import semconv
+from rl_otel._spans import ambient, misuse
+from rl_otel._spans.added import KINDS, add
 from rl_otel._spans.calls import EnvReset, EnvStep, Generate
 from rl_otel._spans.decorate import bind
 from rl_otel._spans.null import NULL, Null
@@ -55,14 +56,21 @@ wait = Wait
 
 
 def current(name: str | None = None) -> Any:
-    """Return the innermost open span here, or of those around it the one with that `name`.
+    """Return the innermost open span here, or of those around it the one with that `name` (or that opener).
 
     Where there is none it is an object that takes `record` and does nothing.
     """
     span: Span | None = ambient.current()
-    while span is not None and name is not None and span.name != name:
-        span = ambient.nearest(span.enclosing)
-    return NULL if span is None else span
+    if name is None:
+        return NULL if span is None else span
+    name = semconv.NAMES.get(str(name), str(name))
+    while span is not None:
+        if span.name == name:
+            return span
+        span = ambient.nearest(ambient.beyond(span))
+    if name not in KINDS:
+        misuse.unknown(name, (*KINDS, *semconv.NAMES))
+    return NULL
 
 
 __all__ = ["Null", "add", "bind", "current", "steps"]

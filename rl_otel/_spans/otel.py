@@ -9,6 +9,10 @@ from opentelemetry import trace
 
 from rl_otel import _record, _values, semconv
 from rl_otel._clock import now
+from rl_otel._safety import guarded, say, swallow, words_of
+
+_EARLIEST = 1_000_000_000_000_000_000  # ns since the epoch: what is less counts seconds, or from another zero
+_HOUR = 3_600_000_000_000  # ns
 
 
 class OtelSpan:
@@ -22,6 +26,17 @@ class OtelSpan:
     _message: str = ""
     _events: list[_record.Event] | None = None
     _links: list[_record.Link] | None = None
+    _named = 0  # attributes under names that the host chose
+
+    def _has_room(self, attribute: str) -> bool:
+        """Whether an attribute under a name that the host chose is taken: the first ones are, the others counted."""
+        if attribute in self._attributes:
+            return True
+        if self._named < _values.MAX_NAMED:
+            self._named += 1
+            return True
+        self._attributes[semconv.ATTRIBUTES_DROPPED] = self._attributes.get(semconv.ATTRIBUTES_DROPPED, 0) + 1
+        return False
 
     @property
     def recording(self) -> bool:
@@ -39,21 +54,27 @@ class OtelSpan:
         """Whether the span takes attributes now."""
         return self.recording
 
+    @guarded
     def set_attribute(self, key: str, value: object) -> None:
         """Set an attribute under its own name; our words go through `record`."""
         self.set_attributes({key: value})
 
+    @guarded
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set several attributes under their own names."""
         if self.recording:
-            self._attributes.update(_plain(attributes))
+            for key, value in _plain(attributes).items():
+                if self._has_room(key):
+                    self._attributes[key] = value
 
+    @guarded
     def add_event(self, name: str, attributes: Mapping[str, Any] | None = None, timestamp: int | None = None) -> None:
-        """Add something that happened at one moment."""
+        """Add something that happened at one moment, in nanoseconds since the epoch; by default now."""
         if self.recording:
-            event = _record.Event(_values.text(str(name)), timestamp or now(), _plain(attributes))
+            event = _record.Event(_values.text(str(name)), _moment(timestamp), _plain(attributes))
             self._events = [*(self._events or ()), event]
 
+    @guarded
     def add_link(self, context: trace.SpanContext, attributes: Mapping[str, Any] | None = None) -> None:
         """Add a reference to a span of any trace."""
         if self.recording and context.is_valid:
@@ -63,12 +84,14 @@ class OtelSpan:
     def update_name(self, name: str) -> None:
         """Do nothing: names are constants here."""
 
+    @guarded
     def set_status(self, status: trace.Status | trace.StatusCode, description: str | None = None) -> None:
         """Set the status that the span ends with."""
         if self.recording:
             code, text = (status, description) if isinstance(status, trace.StatusCode) else _parts(status)
-            self._status, self._message = code.value, _values.text(text or "")
+            self._status, self._message = code.value, _values.text(str(text or ""))
 
+    @guarded
     def record_exception(
         self,
         exception: BaseException,
@@ -85,11 +108,32 @@ trace.Span.register(OtelSpan)
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an exception says; exceptions of the host may fail to say anything."""
+    """Return what an exception says, as an attribute."""
+    return _values.text(words_of(error))
+
+
+def planned(error: BaseException) -> bool:
+    """Whether `error` is somebody's decision to stop, not a failure."""
+    return not isinstance(error, Exception) or type(error).__name__ == "CancelledError"
+
+
+def _moment(timestamp: Any) -> int:
+    """Return nanoseconds since the epoch; now for what is no moment near this one."""
+    if timestamp is None:
+        return now()
     try:
-        return _values.text(str(error))
-    except Exception:
-        return f"<{type(error).__qualname__} without a message>"
+        moment = _values.argument(timestamp, int)
+    except _values.Unfit:
+        moment = None
+    if moment is not None and _EARLIEST <= moment <= now() + _HOUR:
+        return int(moment)
+    say(
+        "timestamp",
+        "rl_otel: the timestamp of an event must be nanoseconds since the epoch (time.time_ns()), not %s; "
+        "the event is recorded at the time of the call",
+        _values.shown(timestamp),
+    )
+    return now()
 
 
 def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -99,6 +143,8 @@ def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
             found[_values.text(str(key))] = _values.plain(value)
         except _values.Unreadable:
             continue
+        except Exception as error:  # the attributes beside it are none the worse
+            swallow("an attribute", error)
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _record, _values, semconv
-from rl_otel._safety import say
+from rl_otel._spans import misuse
 from rl_otel._spans.gather import Gathering
+from rl_otel._spans.parent import Parent
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
+    from typing_extensions import Never
+
     from rl_otel._runtime import Runtime
 
 _NANO = 1_000_000_000
 
 
-class Phase(Span):
+class Phase(Parent):
     """A phase with a name of your own; the usual ones have openers of their own.
 
     Args:
@@ -24,10 +27,11 @@ class Phase(Span):
         model: whose model works: `critic`, `reward`, `reference` (`rl.model.role`).
     """
 
-    places = (semconv.STEP, "a phase")
+    places = (semconv.STEP, "phase")
 
     def __init__(self, name: str, model: str | None = None) -> None:
-        self.name = _values.text(str(name), 64) or "phase"
+        misuse.check_brackets(type(self), name)
+        self.name = misuse.phase_name(misuse.words_for(name, 64) or "phase")
         self.model = model
 
     def arguments(self) -> dict[str, Any]:
@@ -45,7 +49,7 @@ class Phase(Span):
 
     def _opened(self, runtime: Runtime) -> None:
         if self.model is not None:
-            self._attributes[semconv.MODEL_ROLE] = _values.text(str(self.model))
+            self._attributes[semconv.MODEL_ROLE] = misuse.words_for(self.model)
         if self.is_phase:
             self._attributes[semconv.PHASE] = self.name
 
@@ -54,23 +58,17 @@ class Phase(Span):
             return
         beside = runtime.timeline.enter(self)
         if beside is not None:
-            say(
-                f"overlap {self.name} {beside.name}",
-                "rl_otel: phase %s began while %s was open beside it; the later one counts as active. Two loops in "
-                "one process, or a phase inside concurrent tasks? Open the phase around them",
-                self.name,
-                beside.name,
-            )
+            misuse.beside(self, beside)
         runtime.journal.append(self.start_record())
 
     def _unwatch(self, runtime: Runtime) -> None:
         runtime.timeline.leave(self)
 
-    def _closed(self, end: int) -> None:
+    def _closed(self, runtime: Runtime, end: int) -> None:
         if self.is_phase:
-            self._hand_on(self.in_figures(end))
+            self._hand_on(runtime, self.in_figures(end))
         elif self.gathering is not None and self.name in semconv.PART_OF:
-            if self.gathering.owner.ended:
+            if self.gathering.ended:
                 self._attributes[semconv.LATE] = True
             else:
                 self.gathering.child(self, end)
@@ -78,10 +76,9 @@ class Phase(Span):
     def in_figures(self, end: int) -> _figures.Phase:
         return _figures.Phase(self.name, self._span, self._parent, self.began, end, self._attributes)
 
-    def _hand_on(self, figures: _figures.Phase) -> None:
+    def _hand_on(self, runtime: Runtime, figures: _figures.Phase) -> None:
         if self.step is None:
-            if self._runtime is not None:
-                self._runtime.outside(figures, self._trajectories())
+            runtime.outside(figures, self._trajectories())
         elif self.step.ended:
             self._attributes[semconv.LATE] = True
         else:
@@ -95,7 +92,9 @@ class Phase(Span):
 class Named(Phase):
     """A phase whose name is its opener's."""
 
-    def __init__(self, *, model: str | None = None) -> None:
+    def __init__(self, *given: Never, model: str | None = None) -> None:
+        if given:
+            misuse.takes_no(type(self), given)
         self.model = model
 
     def arguments(self) -> dict[str, Any]:
@@ -179,6 +178,7 @@ class Wait(Phase):
     name = semconv.WAIT
 
     def __init__(self, reason: str | None = None) -> None:
+        misuse.check_brackets(type(self), reason)
         self.reason = reason
         self.model = None
 
@@ -187,7 +187,7 @@ class Wait(Phase):
 
     def _opened(self, runtime: Runtime) -> None:
         if self.reason is not None:
-            self._attributes[semconv.WAIT_REASON] = _values.text(str(self.reason), 64)
+            self._attributes[semconv.WAIT_REASON] = misuse.words_for(self.reason, 64)
         super()._opened(runtime)
 
 
@@ -197,11 +197,11 @@ class WeightSync(Named):
     name = semconv.WEIGHT_SYNC
     words = semconv.WORDS[semconv.WEIGHT_SYNC]
 
-    def _closed(self, end: int) -> None:
+    def _closed(self, runtime: Runtime, end: int) -> None:
         version = self._attributes.get(semconv.POLICY_VERSION)
-        if version is not None and self._runtime is not None:
-            self._runtime.policy_version = version
-        super()._closed(end)
+        if version is not None:
+            runtime.policy_version = version
+        super()._closed(runtime, end)
 
 
 class Rollout(Named):
@@ -212,7 +212,7 @@ class Rollout(Named):
 
     def _settle_in(self, enclosing: Span | None, runtime: Runtime) -> None:
         super()._settle_in(enclosing, runtime)
-        self.gathering = Gathering(self, self.gathering)
+        self.gathering = Gathering(self.name, self.gathering)
 
     def _opened(self, runtime: Runtime) -> None:
         if self.step is not None and self.name == semconv.ROLLOUT:
@@ -231,15 +231,18 @@ class Rollout(Named):
         if word.attribute == semconv.REWARD_MEAN and type(plain) is list and plain:
             attributes[semconv.REWARD_MIN], attributes[semconv.REWARD_MAX] = min(plain), max(plain)
 
-    def _closed(self, end: int) -> None:
+    def _closed(self, runtime: Runtime, end: int) -> None:
         gathering = self.gathering
         if gathering is not None:
+            gathering.ended = True
             rollout = _figures.rollout(
                 list(gathering.trajectories), self.began, end, self._attributes, gathering.direct
             )
             self._attributes.update(_figures.rollout_attributes(rollout))
             self._links = [*(self._links or ()), *map(self._link, rollout.slowest)]
-        super()._closed(end)
+        super()._closed(runtime, end)
+        if gathering is not None:
+            gathering.let_go()
 
     def _link(self, slow: _figures.Trajectory) -> _record.Link:
         what = {semconv.TRAJECTORY_ID: slow.id, semconv.TRAJECTORY_DURATION: slow.duration / _NANO}

@@ -7,6 +7,7 @@ to the journal when it is left. Nothing of ours raises into the host: each publi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from opentelemetry.context import get_current
@@ -15,24 +16,23 @@ from rl_otel import _ids, _record, _runtime, _safety, _values, semconv
 from rl_otel._clock import now
 from rl_otel._deferred import Deferred
 from rl_otel._safety import say, swallow
-from rl_otel._spans import ambient
-from rl_otel._spans.otel import OtelSpan, message_of
+from rl_otel._spans import ambient, misuse
+from rl_otel._spans.otel import OtelSpan, message_of, planned
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanContext
-    from typing_extensions import Self
+    from typing_extensions import Never, Self
 
     from rl_otel._runtime import Runtime
-    from rl_otel._spans.gather import Gathering
-    from rl_otel._spans.step import Step
+    from rl_otel._spans.gather import Books, Gathering
 
 _SHORT = 256  # characters of a text that needs no look
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Span(OtelSpan):
+class Span(OtelSpan, metaclass=misuse.Opener):
     """One span: opened by `with`, by `.start()`, or around each call of a function it decorates.
 
     The class attributes are what holds until a handle has begun, so that beginning sets only what differs.
@@ -44,9 +44,10 @@ class Span(OtelSpan):
     places: ClassVar[tuple[str, ...]] = ()
 
     enclosing: Span | None = None
+    place: ambient.Place | None = None
     outside: Context
     inside: Context | None = None
-    step: Step | None = None
+    step: Books | None = None
     gathering: Gathering | None = None  # where the figures of calls and trajectories inside it are gathered
     began: int = 0
     finished: int = 0
@@ -64,25 +65,39 @@ class Span(OtelSpan):
         if runtime is not None:
             try:
                 self._begin(runtime)
-            except Exception as error:
-                swallow(f"{self.name} entered", error)
+            except BaseException as error:
+                self._undo(runtime)
+                if not isinstance(error, Exception):
+                    raise
+                swallow(f"{misuse.kind_of(self)} entered", error)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         runtime = self._runtime
-        if runtime is not None and not self.finished:
+        if runtime is not None:
             try:
                 self._finish(runtime, error)
-            except Exception as internal:
-                swallow(f"{self.name} left", internal)
+            except BaseException as failure:
+                self._finish(runtime, error)  # unless it has taken place: an alarm of the host comes at any moment
+                self._unwatch(runtime)
+                ambient.leave(self)
+                if not isinstance(failure, Exception):
+                    raise
+                swallow(f"{misuse.kind_of(self)} left", failure)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.__exit__(kind, error, traceback)
 
     def start(self) -> Self:
         """Begin the span where no `with` can stand, as in a callback; `end` ends it."""
         return self.__enter__()
 
-    def end(self, error: BaseException | None = None) -> None:
-        """End the span, with the exception that ended it if there was one."""
-        self.__exit__(None, error, None)
+    def end(self, error: BaseException | None = None, end_time: object = None) -> None:
+        """End the span, with the exception that ended it if there was one; OpenTelemetry's `end_time` is ignored."""
+        self.__exit__(None, error if isinstance(error, BaseException) else None, None)
 
     def __call__(self, function: Function) -> Function:
         """Decorate a function, coroutine function, generator or async generator: each call is a span of its own."""
@@ -90,19 +105,21 @@ class Span(OtelSpan):
 
         return cast(Function, decorated(self, function))
 
-    def record(self, mapping: Mapping[str, Any] | None = None, /, **words: Any) -> None:
+    def record(self, mapping: Mapping[str, Any] | None = None, /, *more: Never, **words: Any) -> None:
         """Add what is known now: words of this span, or a mapping for names that are no words. Later values win."""
         if self._runtime is None:
+            misuse.not_open(self)
             return
         try:
-            if self.finished:
-                say(f"record {self.name}", "rl_otel: record() on a %s that has ended is not recorded", self.name)
-            elif mapping is None:
+            if mapping is None:
+                self._take_all(words)
+            elif more or not hasattr(mapping, "keys"):
+                misuse.not_words(self, (mapping, *more))
                 self._take_all(words)
             else:
                 self._take_all({**mapping, **words})
         except Exception as error:
-            swallow(f"record() of {self.name}", error)
+            swallow(f"record() of {misuse.kind_of(self)}", error)
 
     @property
     def trace_id(self) -> str:
@@ -124,16 +141,18 @@ class Span(OtelSpan):
     @property
     def recording(self) -> bool:
         """Whether it is open and traced."""
-        return self._runtime is not None and not self.finished
+        return self._runtime is not None
 
     def within(self, other: object) -> bool:
         """Whether `other` encloses this span."""
         span: Span | None = self
-        while span is not None:
-            if span is other:
-                return True
-            span = span.enclosing
-        return False
+        while span is not None and span is not other:
+            span = ambient.beyond(span)
+        return span is not None
+
+    def anchor(self) -> ambient.Place | Span:
+        """Return what stands for this span when those inside it have ended."""
+        return self
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -155,13 +174,13 @@ class Span(OtelSpan):
         return {}
 
     def __reduce__(self) -> Any:
-        return (_remade, (type(self), self.arguments()))
+        return partial(type(self), **self.arguments()), ()
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
     def _begin(self, runtime: Runtime) -> None:
         enclosing = ambient.current()
-        if self._runtime is not None:
+        if self._span:
             enclosing = self._again(enclosing)
         before = get_current()
         # Between us and the span around us another library may have opened one of its own.
@@ -169,6 +188,15 @@ class Span(OtelSpan):
         self.begin_at(runtime, enclosing, None if direct else ambient.foreign_parent(before))
         self._watch(runtime)
         ambient.enter(self, before)
+
+    def _undo(self, runtime: Runtime) -> None:
+        """Take back a beginning that failed: nobody will end this span."""
+        self.__dict__.pop("_runtime", None)
+        self.finished = now()
+        self._unwatch(runtime)
+        if self.inside is not None:
+            ambient.leave(self)
+        runtime.journal.miss()
 
     def begin_at(self, runtime: Runtime, enclosing: Span | None, foreign: SpanContext | None) -> None:
         """Take a place inside `enclosing` and another library's span there, without becoming the current span."""
@@ -184,10 +212,10 @@ class Span(OtelSpan):
     def _again(self, enclosing: Span | None) -> Span | None:
         """Become a handle that has not begun: used twice in a row it is a new span each time."""
         if not self.finished:
-            say(f"twice {self.name}", "rl_otel: %s entered twice; make a new one for each `with`", self.name)
+            say(f"twice {misuse.kind_of(self)}", "rl_otel: %s entered twice; make a new one for each `with`", self.name)
             self.end()
         while enclosing is not None and enclosing.within(self):  # nothing is inside itself
-            enclosing = ambient.nearest(enclosing.enclosing)
+            enclosing = ambient.nearest(ambient.beyond(enclosing))
         arguments = self.arguments()
         self.__dict__.clear()
         self.__init__(**arguments)  # type: ignore[misc]
@@ -231,13 +259,7 @@ class Span(OtelSpan):
         return False
 
     def _out_of_place(self, enclosing: Span) -> None:
-        say(
-            f"place {self.name} {enclosing.name}",
-            "rl_otel: %s was opened directly inside %s and is recorded there; it belongs into %s",
-            self.name,
-            enclosing.name,
-            " or ".join(self.places) or "no other span",
-        )
+        misuse.out_of_place(self, enclosing)
 
     def _opened(self, runtime: Runtime) -> None:
         """Set the first attributes; subclasses do."""
@@ -264,7 +286,7 @@ class Span(OtelSpan):
             try:
                 self._take(name, word, value)
             except Exception as error:  # the words beside it are none the worse
-                swallow(f"record({name!r}) of {self.name}", error)
+                swallow(f"a word of {misuse.kind_of(self)}", error)
 
     def _take(self, name: str, word: semconv.Word | None, value: Any) -> None:
         """Set a value that is not just what its word expects: convert it, or wait for it."""
@@ -272,19 +294,35 @@ class Span(OtelSpan):
             if _safety.strict_words:
                 raise TypeError(f"{name!r} is no word of {self.name}; it knows {', '.join(self.words) or 'none'}")
             word = semconv.Word(semconv.CUSTOM + _values.text(str(name), 128), object)
+            if not self._has_room(word.attribute):
+                return
+            misuse.custom(self, name, word.attribute)
         try:
-            plain = _values.as_type(value, word.type)
+            self._set(name, word, value, self._attributes)
         except _values.Unreadable:
             self._attributes.pop(word.attribute, None)  # what is set from now on is the later value
             self._deferred = {**(self._deferred or {}), word.attribute: (word, Deferred(value))}
+
+    def _set(self, name: str, word: semconv.Word, value: Any, attributes: dict[str, Any]) -> None:
+        """Set a value as its word's type, or tell why not."""
+        try:
+            plain = _values.as_type(value, word.type)
+        except _values.Unfit as wanted:
+            misuse.unfit(self, name, value, wanted)
             return
+        if type(plain) is int and isinstance(value, float) and plain != value:
+            misuse.changed(self, name, value, plain)
         if plain is not None:
-            self._put(word, plain, self._attributes)
+            self._put(word, plain, attributes)
+
+    def _set_late(self, word: semconv.Word, value: Any, attributes: dict[str, Any]) -> None:
+        """Set a value that was not there when the span ended."""
+        self._set(word.attribute, word, value, attributes)
 
     def _put(self, word: semconv.Word, plain: Any, attributes: dict[str, Any]) -> None:
         """Set a value that is no exact match of its word: a list, a converted number, a string, one that came late."""
         if type(plain) is list and word.type is not object and not (word.many and word.type is str):
-            plain = _summed(word, plain)
+            plain = _values.summed(plain, word.type)
         elif type(plain) is str and word.many and word.type is str:
             plain = [plain]
         if plain is not None:
@@ -293,25 +331,31 @@ class Span(OtelSpan):
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _finish(self, runtime: Runtime, error: BaseException | None) -> None:
-        end = now()
-        end = max(end, self.began)
-        self.finished = end
+        end = max(now(), self.began)
+        try:
+            del self._runtime  # in one go: of several threads that end it, one does
+        except AttributeError:
+            return
+        self.finished = end  # with no call in between, where an exception of the host could strike
         try:
             self._unwatch(runtime)
-            if error is not None:
+            # The end of an iterator is no failure: `with data(): batch = next(loader)`.
+            if error is not None and not isinstance(error, StopIteration | StopAsyncIteration):
                 self._fail(error)
-            self._closed(end)
+            self._closed(runtime, end)
         finally:  # an error of ours costs figures, neither the span nor the host its context
-            ambient.leave(self)
-            self._write(runtime, end)
+            try:
+                ambient.leave(self)
+            finally:
+                self._write(runtime, end)
 
-    def end_at(self, start: int, end: int) -> None:
+    def end_at(self, runtime: Runtime, start: int, end: int) -> None:
         """End a span that is only known afterwards; what happened inside it is not known."""
         self.added = True
         self.began, self.finished = start, end
-        self._closed(end)
-        if self._runtime is not None:
-            self._write(self._runtime, end)
+        del self._runtime
+        self._closed(runtime, end)
+        self._write(runtime, end)
 
     def _fail(self, error: BaseException) -> None:
         # What is no Exception was asked for: a cancellation, Ctrl-C, a generator left early, sys.exit.
@@ -325,7 +369,7 @@ class Span(OtelSpan):
         what = {semconv.EXCEPTION_TYPE: type(error).__qualname__, semconv.EXCEPTION_MESSAGE: message}
         self._events = [*(self._events or ()), _record.Event(semconv.EXCEPTION, self.finished, what)]
 
-    def _closed(self, end: int) -> None:
+    def _closed(self, runtime: Runtime, end: int) -> None:
         """Hand figures to what is around it, and set the last attributes; subclasses add theirs."""
 
     def _write(self, runtime: Runtime, end: int) -> None:
@@ -349,26 +393,8 @@ class Span(OtelSpan):
             )
         )
         if awaited:
-            runtime.defer(self._span, self._put, awaited)
+            runtime.defer(self._span, self._set_late, awaited)
 
     def _due(self) -> list[tuple[semconv.Word, Deferred]]:
         """Return the values to wait for: those that were not recorded anew since."""
         return [due for attribute, due in (self._deferred or {}).items() if attribute not in self._attributes]
-
-
-def planned(error: BaseException) -> bool:
-    """Whether `error` is somebody's decision to stop, not a failure."""
-    return not isinstance(error, Exception) or type(error).__name__ == "CancelledError"
-
-
-def _summed(word: semconv.Word, values: list[Any]) -> Any:
-    """Return one value for a batch: counts add up, flags hold if all do, figures are averaged."""
-    if not values or not all(isinstance(value, int | float) for value in values):
-        return None
-    if word.type is bool:
-        return all(values)
-    return sum(values) if word.type is int else sum(values) / len(values)
-
-
-def _remade(kind: type[Span], arguments: dict[str, Any]) -> Span:
-    return kind(**arguments)

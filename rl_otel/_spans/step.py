@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rl_otel import _figures, _values, semconv
 from rl_otel._clock import now
-from rl_otel._safety import say, swallow
+from rl_otel._safety import say, say_once, swallow
+from rl_otel._spans import misuse
+from rl_otel._spans.gather import Books
+from rl_otel._spans.parent import Parent
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class Step(Span):
+class Step(Parent):
     """One step of the training loop, the root of its trace.
 
     Args:
@@ -27,19 +29,16 @@ class Step(Span):
     name = semconv.STEP
     words = semconv.WORDS[semconv.STEP]
 
+    _phases: list[_figures.Phase]
+    _trajectories: list[_figures.Trajectory]
+
     def __init__(self, index: int | None = None) -> None:
+        misuse.check_brackets(type(self), index)
         self._index = index
-        self.index = -1
-        self.phases: list[_figures.Phase] = []
-        self.trajectories: list[_figures.Trajectory] = []
-        self._rollouts = count()
+        self.index = index if isinstance(index, int) else -1
 
     def arguments(self) -> dict[str, Any]:
         return {"index": self._index}
-
-    def next_rollout(self) -> int:
-        """Return 0, 1, 2… for the rollouts of this step."""
-        return next(self._rollouts)
 
     @property
     def summary(self) -> dict[str, float | int]:
@@ -48,7 +47,7 @@ class Step(Span):
 
     def summary_with(self, prefix: str) -> dict[str, float | int]:
         """Return `summary` with `prefix` before each key, for hosts that log some of its words themselves."""
-        if self._runtime is None:
+        if not self._span:
             return {}
         try:
             return {prefix + key: value for key, value in _figures.summary(self.in_figures()).items()}
@@ -71,32 +70,46 @@ class Step(Span):
         else:
             self._parent = root
             self._attributes[semconv.RANK] = runtime.identity.rank
-        self.step = self
+        self.step = Books(self.index)
+        self._phases, self._trajectories = self.step.phases, self.step.trajectories
 
     def _number(self, runtime: Runtime) -> int:
         if self._index is None:
             return runtime.next_step()
-        number = _values.argument(self._index, int)
-        if number is None:
-            say("step index", "rl_otel: step(%r): the index is no number, counting on instead", self._index)
+        try:
+            number = _values.argument(self._index, int)
+        except _values.Unfit:
+            say("step index", "rl_otel: step(%s): not a number, counting on instead", _values.shown(self._index))
+            return runtime.next_step()
+        if isinstance(self._index, bool) or (isinstance(self._index, float) and number != self._index):
+            say_once("step number", "rl_otel: step(%r) is recorded as step %d", self._index, number)
         return runtime.next_step(number)
 
     def _opened(self, runtime: Runtime) -> None:
         self._attributes[semconv.STEP_INDEX] = self.index
 
+    def _out_of_place(self, enclosing: Span) -> None:
+        misuse.step_inside(self.index, enclosing)
+
     def _watch(self, runtime: Runtime) -> None:
+        runtime.timeline.steps.add(id(self))
         runtime.journal.append(self.start_record())
+
+    def _unwatch(self, runtime: Runtime) -> None:
+        runtime.timeline.steps.discard(id(self))
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def in_figures(self) -> _figures.StepFigures:
         end = self.finished or now()
-        phases, trajectories = list(self.phases), list(self.trajectories)
+        phases, trajectories = list(self._phases), list(self._trajectories)
         return _figures.step(self.index, self.began, end, self._attributes, phases=phases, trajectories=trajectories)
 
-    def _closed(self, end: int) -> None:
-        if self._runtime is not None:
-            self._runtime.step_ended(self._span, self.in_figures(), awaited=bool(self._due()))
+    def _closed(self, runtime: Runtime, end: int) -> None:
+        books = self.step
+        if books is not None:
+            books.ended, books.phases, books.trajectories = True, [], []
+        runtime.step_ended(self._span, self.in_figures(), awaited=bool(self._due()))
 
     def left(self) -> None:
         """End it where nobody can tell why the loop was left."""
@@ -112,8 +125,10 @@ def steps(items: Iterable[Item]) -> Iterator[Item]:
     """
     for item in items:
         step = Step(item if isinstance(item, int) and not isinstance(item, bool) else None).start()
+        passing = [item]
+        del item  # a batch must not live longer because it is traced
         try:
-            yield item
+            yield passing.pop()
         except BaseException:
             step.left()
             raise

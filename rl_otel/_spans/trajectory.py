@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _split, _values, semconv
+from rl_otel._spans import misuse
 from rl_otel._spans.gather import Gathering
-from rl_otel._spans.span import Span, planned
+from rl_otel._spans.otel import planned
+from rl_otel._spans.parent import Parent
+from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
     from rl_otel._runtime import Runtime
 
 
-class Trajectory(Span):
+class Trajectory(Parent):
     """One trajectory of a rollout or an evaluation; a trace of its own outside a step.
 
     Args:
@@ -30,6 +33,7 @@ class Trajectory(Span):
     words = semconv.WORDS[semconv.TRAJECTORY]
     places = (semconv.ROLLOUT, semconv.EVAL, semconv.TRAJECTORY)
 
+    _id = ""  # as used, from its beginning on
     _current_policy: int | None = None  # that of the process when it began
 
     def __init__(
@@ -44,6 +48,7 @@ class Trajectory(Span):
         agent: str | None = None,
         detached: bool | None = None,
     ) -> None:
+        misuse.check_brackets(type(self), id)
         self._called: dict[str, Any] = {
             "id": id,
             "group": group,
@@ -54,37 +59,54 @@ class Trajectory(Span):
             "agent": agent,
             "detached": detached,
         }
-        self.id = "" if id is None else str(id)
 
     def arguments(self) -> dict[str, Any]:
         return dict(self._called)
+
+    @property
+    def id(self) -> str:
+        """What it is called; before it has begun, what the opener was asked to call it."""
+        return self._id or self._asked() or ""
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
     def _settle_in(self, enclosing: Span | None, runtime: Runtime) -> None:
         called = self._called
         around = enclosing.gathering if enclosing is not None else None
-        self.id = _values.text(str(self._name_it(around, runtime)))
+        self._id = self._name_it(around, runtime)
         if enclosing is None or called["detached"]:
             self._stand_alone(enclosing, runtime)
+            if runtime.timeline.steps and not called["detached"]:
+                misuse.alone(self.id)
         else:
             super()._settle_in(enclosing, runtime)
-        self.gathering = Gathering(self, around)
+        self.gathering = Gathering(self.name, around)
         self._identify()
         self._current_policy = runtime.policy_version
 
-    def _name_it(self, around: Gathering | None, runtime: Runtime) -> str | int:
-        id_, group, sample = (self._called[name] for name in ("id", "group", "sample"))
-        if id_ is not None:
-            return str(id_)
+    def _asked(self, sample: object = None) -> str | None:
+        """Return what the arguments say, with `sample` where they say none."""
+        called = self._called
+        if called["id"] is not None:
+            return misuse.words_for(called["id"])
+        sample = sample if called["sample"] is None else called["sample"]
         if sample is None:
-            sample = around.next_ordinal() if around is not None else runtime.next_trajectory()
-        return sample if group is None else f"{group}/{sample}"
+            return None
+        group = "" if called["group"] is None else f"{misuse.words_for(called['group'])}/"
+        return _values.text(f"{group}{misuse.words_for(sample)}")
+
+    def _name_it(self, around: Gathering | None, runtime: Runtime) -> str:
+        asked = self._asked()
+        if asked is None:
+            asked = self._asked(around.next_ordinal() if around is not None else runtime.next_trajectory())
+        return asked or ""
 
     def _stand_alone(self, enclosing: Span | None, runtime: Runtime) -> None:
         # The ids are derived, so that whoever trains on this trajectory can link to it knowing its name alone.
-        attempt, segment = self._called["attempt"] or 1, self._called["segment"] or 1
-        self.id, trace, self._span = runtime.derive_trajectory(self.id, attempt, segment)
+        attempt, segment = (
+            misuse.argument(self, word, self._called[word], int) or 1 for word in ("attempt", "segment")
+        )
+        self._id, trace, self._span = runtime.derive_trajectory(self.id, attempt, segment)
         self._root(trace, runtime)
         if enclosing is not None and enclosing.mode is not None:
             self.mode = self._attributes[semconv.MODE] = enclosing.mode
@@ -93,7 +115,7 @@ class Trajectory(Span):
         attributes, called = self._attributes, self._called
         attributes[semconv.TRAJECTORY_ID] = self.id
         for word, attribute, kind in _IDENTITY:
-            value = _values.argument(called[word], kind)
+            value = misuse.argument(self, word, called[word], kind)
             if value is not None:
                 attributes[attribute] = value
 
@@ -108,10 +130,11 @@ class Trajectory(Span):
         outcome = semconv.ABORTED_OUTCOME if planned(error) else semconv.ERROR
         self._attributes.setdefault(semconv.TRAJECTORY_OUTCOME, semconv.TIMEOUT if "TimeoutError" in names else outcome)
 
-    def _closed(self, end: int) -> None:
+    def _closed(self, runtime: Runtime, end: int) -> None:
         gathering = self.gathering
         if gathering is None:
             return
+        gathering.ended = True
         attributes = self._attributes
         if semconv.TRAJECTORY_OUTCOME not in attributes:
             attributes[semconv.TRAJECTORY_OUTCOME] = _outcome(gathering)
@@ -119,11 +142,13 @@ class Trajectory(Span):
         figures = self.in_figures(gathering, end)
         attributes.update(_figures.trajectory_attributes(figures))
         self._hand_on(gathering, figures)
+        gathering.let_go()
 
     def _set_versions(self, gathering: Gathering) -> None:
         """Set the policy's first and last version: as told, else as its calls say, else that of its beginning."""
         attributes = self._attributes
-        told = _values.argument(self._called["policy_version"], int), attributes.pop(semconv.POLICY_VERSION, None)
+        began = misuse.argument(self, "policy_version", self._called["policy_version"], int)
+        told = began, attributes.pop(semconv.POLICY_VERSION, None)
         known = [version for version in (told[0], *gathering.versions, told[1]) if version is not None]
         if not known and self._current_policy is not None:
             known = [self._current_policy]
@@ -150,7 +175,7 @@ class Trajectory(Span):
 
     def _hand_on(self, gathering: Gathering, figures: _figures.Trajectory) -> None:
         around, step = gathering.around, self.step
-        owner = around.owner if around is not None else step
+        owner = around if around is not None else step
         if owner is None or not self._parent:
             return  # a trace of its own
         if owner.ended:

@@ -44,6 +44,9 @@ async def play() -> None:
             env_step.record({"loss/extra": 1.0}, reward=0.5, terminated=True)
         trajectory.record(reward=1.0)
         assert_type(trajectory.id, str)
+    async with rl_otel.env_reset("swe") as env_reset:
+        env_reset.record(reward=0.0)
+        assert_type(await rl_otel.bind(coroutine)("p"), str)
     async for number in asynchronous():
         assert_type(number, int)
 
@@ -56,6 +59,7 @@ for index in range(3):
         assert_type(decorated([1]), float)
         with ThreadPoolExecutor() as pool:
             loss: float = pool.submit(rl_otel.bind(decorated), [1]).result()
+        assert_type(rl_otel.bind(decorated)([1]), float)
         step.record(loss=loss, samples=4)
     assert_type(step.summary, dict[str, float | int])
 

@@ -1,0 +1,65 @@
+"""Attributes that figures are made of: a value that no figure can be made of is left out.
+
+A journal is a file, and whatever wrote it may have been another version, another program, or broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from rl_otel import semconv
+from rl_otel._record import Attributes
+
+_LONGEST: Final = 1e9  # s: what claims to have taken longer is no duration
+_DROPPED: Final = semconv.TRAJECTORIES_DROPPED.format(reason="")
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int
+
+
+def _counts(value: Any) -> bool:
+    return _count(value) or (type(value) is list and all(map(_count, value)))
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _duration(value: Any) -> bool:
+    return _number(value) and 0 <= value <= _LONGEST
+
+
+def _text(value: Any) -> bool:
+    return type(value) is str
+
+
+_BY_CHECK: Final = {
+    _count: (
+        semconv.STEP_INDEX, semconv.SAMPLES, semconv.TURN, semconv.SEQUENCES, semconv.GPU_PEAK,
+        semconv.TRAJECTORY_TURNS, semconv.TRAJECTORY_INPUT_TOKENS, semconv.TRAJECTORY_OUTPUT_TOKENS,
+        semconv.ROLLOUT_TRAJECTORIES, semconv.ROLLOUT_INPUT_TOKENS, semconv.ROLLOUT_OUTPUT_TOKENS,
+    ),
+    _counts: (semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS),
+    _number: (semconv.LOSS, semconv.REWARD_MEAN, semconv.TRAJECTORY_REWARD, semconv.GPU_PEAK_RATIO),
+    _duration: (
+        semconv.GPU_DURATION,
+        *(semconv.TRAJECTORY_PART.format(part=part) for part in (*semconv.PARTS, semconv.OTHER)),
+    ),
+    _text: (semconv.MODE, semconv.ROLE, semconv.TRAJECTORY_OUTCOME, semconv.ERROR_TYPE, semconv.ABORTED),
+}  # fmt: skip
+_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {name: check for check, names in _BY_CHECK.items() for name in names}
+
+
+def checked(attributes: Attributes) -> Attributes:
+    """Return `attributes`, without those of ours that are of another kind than ours are."""
+    wrong = [name for name, value in attributes.items() if not _fits(name, value)]
+    return {name: value for name, value in attributes.items() if name not in wrong} if wrong else attributes
+
+
+def _fits(name: str, value: Any) -> bool:
+    check = _CHECKS.get(name)
+    if check is None:
+        return not name.startswith(_DROPPED) or _count(value)
+    return check(value)

@@ -1,0 +1,35 @@
+"""What a report tells of a step beyond its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rl_otel import semconv
+from rl_otel._analysis import StepReport
+from rl_otel._render.slowest import slowest_lines
+from rl_otel._render.words import recorded
+from rl_otel._split import percentile
+from rl_otel._table import counted, short, step_lines, wrapped
+
+_SHOWN = frozenset({semconv.LOSS, semconv.REWARD_MEAN, semconv.SAMPLES})
+
+
+def table_lines(report: StepReport) -> list[str]:
+    """Return a step's table, as the run printed it, and whether it was done more than once."""
+    again = ["  (done again after a restart)"] if report.again else []
+    return step_lines(report.figures) + again
+
+
+def detail_lines(report: StepReport) -> list[str]:
+    """Return a step's table and all there is to it: what was recorded, its slowest trajectories, its trace's id."""
+    told = ", ".join(recorded(report.root, _SHOWN))
+    words = wrapped(f"Recorded: {told}" if told else "")
+    return [*table_lines(report), *words, *slowest_lines(report), f"  Trace: {report.root.trace.hex()}"]
+
+
+def outside_lines(durations: Sequence[int]) -> list[str]:
+    """Return a line on the trajectories outside any step, by how many ns each took."""
+    if not durations:
+        return []
+    median, longest = short(percentile(durations, 0.5)), short(max(durations))
+    return [f"{counted(len(durations), 'trajectory')} outside any step: p50 {median}  max {longest}"]

@@ -1,0 +1,39 @@
+"""How a process sends: written in its journal, so that whoever sends for it makes the same cuts and the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rl_otel import _record
+from rl_otel._budget import Budget, Measure, Selector
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides, besides the spans themselves, which of them go and how."""
+
+    budget: int = 10_000  # spans of a trace at most
+    quota: int = 10_000  # of these, what this process may send of a trace that others share
+    delay: float = 1.0  # s between two looks at the journal
+    batch: int = 512  # spans of a request at most
+    one_service: bool = False
+
+    @classmethod
+    def of(cls, process: _record.Process) -> Plan:
+        """Return the plan of the process that wrote a journal, as far as it says."""
+        said = {name: value for name, value in process.sending.items() if name in cls.__dataclass_fields__}
+        return cls(**said)
+
+    def written(self) -> dict[str, Any]:
+        """Return it as a journal has it."""
+        return asdict(self)
+
+    def limits(self, measure: Measure) -> Budget:
+        """Return how much of one trace goes."""
+        return Budget.of(self.budget, envelope=measure.envelope, window=self.delay, batch=self.batch)
+
+    def selector(self, resource: _record.Attributes) -> Selector:
+        """Return what picks the spans that go."""
+        measure = Measure(resource)
+        return Selector(self.limits(measure), measure, quota=self.quota)

@@ -1,0 +1,146 @@
+"""Which spans somebody wants who asks for more than the budget let through."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rl_otel import _record, semconv
+from rl_otel._budget import Held, Send
+from rl_otel._journal import Ref
+from rl_otel._ship.route import Span
+
+_SENT: Final = _record.SAMPLED | _record.LOCAL
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asks for: nothing more than is pending, or the detail of some trajectories, or all."""
+
+    step: int | None = None
+    trajectory: str | None = None
+    slowest: int = 0
+    all: bool = False
+
+    @property
+    def more(self) -> bool:
+        """Whether it is for what the budget kept back."""
+        return self.all or self.slowest > 0 or self.trajectory is not None
+
+
+class _Ended(NamedTuple):
+    duration: int
+    span: bytes
+
+
+class Survey:
+    """What the journals of a run say of steps and trajectories: fed with all their records, it knows what is wanted."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.phases = {b""}  # what is directly inside one of these, or nothing, is inside no trajectory
+        self._wish = wish
+        self._steps: set[bytes] = set()  # traces of the step that is asked for
+        self._trajectories: set[bytes] = set()
+        self._named: list[tuple[bytes, bytes]] = []  # trace and span of those with the name that is asked for
+        self._slowest: defaultdict[bytes, list[_Ended]] = defaultdict(list)  # by trace, a heap
+
+    def take(self, record: _record.Record) -> None:
+        """Take one more record."""
+        if not isinstance(record, _record.Start | _record.End):
+            return
+        if record.attributes.get(semconv.STEP_INDEX) == self._wish.step is not None:
+            self._steps.add(record.trace)
+        if record.name == semconv.TRAJECTORY:
+            self._trajectory(record)
+        elif record.name == semconv.STEP or semconv.PHASE in record.attributes:
+            self.phases.add(record.span)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all traces are asked for."""
+        return self._wish.step is None
+
+    @property
+    def found(self) -> bool:
+        """Whether the step that is asked for is there."""
+        return self.whole or bool(self._steps)
+
+    def wants(self, trace: bytes) -> bool:
+        """Whether a trace is one of those asked for."""
+        return self._wish.step is None or trace in self._steps
+
+    def roots(self) -> set[bytes]:
+        """Return the trajectories whose detail is wanted; those inside another one come with that."""
+        if self._wish.trajectory is not None:
+            return {span for trace, span in self._named if self.wants(trace)}
+        heaps = [heap for trace, heap in self._slowest.items() if not trace or self.wants(trace)]
+        return {ended.span for heap in heaps for ended in heap}
+
+    def _trajectory(self, record: _record.Start | _record.End) -> None:
+        self._trajectories.add(record.span)
+        name = str(record.attributes.get(semconv.TRAJECTORY_ID, ""))
+        if not isinstance(record, _record.End):
+            return
+        if name == self._wish.trajectory:
+            self._named.append((record.trace, record.span))
+        if record.parent not in self._trajectories and (record.parent or self._wish.step is None):
+            self._rank(record)
+
+    def _rank(self, record: _record.End) -> None:
+        heap = self._slowest[record.trace if record.parent else b""]  # those of no step are compared with each other
+        heapq.heappush(heap, _Ended(record.end - record.start, record.span))
+        if not self._wish.all and len(heap) > self._wish.slowest:
+            heapq.heappop(heap)
+
+
+class Picker:
+    """Picks from one journal, in the place of a `Selector`, what is wanted; whether it was sent is for others to say.
+
+    Args:
+        survey: of all journals of the run.
+        roots: trajectories to pick with what is inside them; None for all spans of the traces that are wanted.
+        undecided: places of records that are not to be picked.
+    """
+
+    def __init__(self, survey: Survey, roots: set[bytes] | None, undecided: Container[tuple[int, int]] = ()) -> None:
+        self.root_of: dict[bytes, bytes] = {}  # by span that was picked: its trajectory
+        self._survey = survey
+        self._roots = roots
+        self._undecided = undecided
+        self._waiting: dict[bytes, list[tuple[Held, bytes]]] = {}  # by parent that has not ended
+
+    def take(self, record: _record.Record, ref: Ref, late: Ref | None = None) -> list[Send]:
+        """Take the next record, and return what is wanted."""
+        if not isinstance(record, _record.End | _record.Foreign):
+            return []
+        held = Held(ref, late)
+        if self._roots is None:
+            return [held] if self._may(record, held) and self._survey.wants(record.trace) else []
+        return self._inside(record, held, self._roots)
+
+    def finish(self) -> list[Send]:
+        """Nothing more will come; what still waits for its parent is inside nothing that is wanted."""
+        self._waiting.clear()
+        return []
+
+    def _may(self, record: Span, held: Held) -> bool:
+        return record.flags & _SENT == _record.SAMPLED and held.span[:2] not in self._undecided
+
+    def _inside(self, record: Span, held: Held, roots: set[bytes]) -> list[Send]:
+        root = record.span if record.span in roots else self._root(record.parent, roots)
+        waiting = self._waiting.pop(record.span, [])
+        if self._may(record, held):
+            waiting.append((held, record.span))
+        if root is not None:
+            self.root_of[record.span] = root
+            self.root_of.update((span, root) for _, span in waiting)
+            return [each for each, _ in waiting]
+        if waiting and record.parent not in self._survey.phases:
+            self._waiting.setdefault(record.parent, []).extend(waiting)
+        return []
+
+    def _root(self, parent: bytes, roots: set[bytes]) -> bytes | None:
+        return parent if parent in roots else self.root_of.get(parent)

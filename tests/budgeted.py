@@ -1,0 +1,134 @@
+"""Records as a process writes them, and what a budget makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rl_otel import semconv
+from rl_otel._budget import Budget, Held, Measure, Selector
+from rl_otel._journal import frame
+from rl_otel._otlp import Request, Span, encoding_of
+from rl_otel._record import ERROR, LOCAL, SAMPLED, UNSET, End, Foreign, Record, Start, encode
+
+S = 1_000_000_000
+TRACE = b"\1" * 16
+RESOURCE = {semconv.SERVICE_NAME: "grpo", semconv.RUN_ID: "r" * 300, semconv.HOST_NAME: "node"}
+PHASES = frozenset(semconv.PHASES)
+
+
+class Story:
+    """Records one after another; spans go by names, times are seconds."""
+
+    def __init__(self, trace: bytes = TRACE) -> None:
+        self.trace = trace
+        self.records: list[Record] = []
+        self.names: dict[bytes, str] = {}
+        self._ids: dict[str, bytes] = {"": b""}
+        self._open: dict[str, tuple[str, str, float, dict[str, Any]]] = {}
+
+    def id(self, span: str) -> bytes:
+        """Return the id of a span."""
+        if span not in self._ids:
+            self._ids[span] = len(self._ids).to_bytes(8, "big")
+            self.names[self._ids[span]] = span
+        return self._ids[span]
+
+    def begin(self, name: str, at: float, span: str = "", parent: str = "", **attributes: Any) -> None:
+        """A step, phase or trajectory begins."""
+        span = span or name
+        if name in PHASES:
+            attributes[semconv.PHASE] = name
+        self._open[span] = name, parent, at, attributes
+        self.records.append(Start(self.trace, self.id(span), self.id(parent), name, round(at * S), attributes))
+
+    def end(self, span: str, at: float, *, status: int = UNSET, **attributes: Any) -> None:
+        """What began ends."""
+        name, parent, start, given = self._open.pop(span)
+        self.add(name, start, at, span, parent, status=status, **{**given, **attributes})
+
+    def add(
+        self, name: str, start: float, end: float, span: str, parent: str, *, status: int = UNSET, **attributes: Any
+    ) -> None:
+        """A span ends of which nothing was said before."""
+        ids = self.trace, self.id(span), self.id(parent)
+        self.records.append(End(*ids, name, round(start * S), round(end * S), attributes, status=status))
+
+    def foreign(self, end: float, span: str, parent: str, *, flags: int = SAMPLED) -> None:
+        """Another library's span ends."""
+        ids = self.trace, self.id(span), self.id(parent)
+        self.records.append(Foreign(*ids, "GET", round(end * S) - 1, round(end * S), {}, flags, scope="httpx"))
+
+    def play(
+        self, span: str, start: float, end: float, calls: int = 4, parent: str = "rollout", *, failed: bool = False,
+        reward: float | None = None, **attributes: Any,
+    ) -> None:  # fmt: skip
+        """A whole trajectory, with so many calls."""
+        self.begin(semconv.TRAJECTORY, start, span, parent)
+        self.calls(span, start, end, calls)
+        known = {semconv.TRAJECTORY_REWARD: reward} if reward is not None else {}
+        self.end(span, end, status=ERROR if failed else UNSET, **known, **attributes)
+
+    def calls(self, parent: str, start: float, end: float, calls: int, name: str = semconv.GENERATE) -> None:
+        """Calls that end at even distances."""
+        for number in range(calls):
+            at = start + (end - start) * (number + 1) / (calls + 1)
+            self.add(name, at, at, f"{parent}.{number}", parent)
+
+
+@dataclass
+class Sent:
+    """What a selector had sent of a story, as the names of the spans, and in which requests."""
+
+    spans: list[Span] = field(default_factory=list)
+    size: int = 0  # bytes of all requests
+    at: dict[bytes, int] = field(default_factory=dict)  # by span: after how many records it left
+
+    def named(self, story: Story) -> list[str]:
+        """Return the names of what was sent."""
+        return [story.names[span.span] for span in self.spans]
+
+    def one(self, story: Story, span: str) -> Span:
+        """Return the one span of that name as it was sent."""
+        (found,) = [each for each in self.spans if story.names[each.span] == span]
+        return found
+
+
+def selector(spans: int = 10_000, *, quota: int | None = None, batch: int = 512) -> Selector:
+    """Return a selector that measures as the real one does."""
+    measure = Measure(RESOURCE)
+    budget = Budget.of(spans, envelope=measure.envelope, window=5.0, batch=batch)
+    return Selector(budget, measure, quota=quota)
+
+
+def length(record: Record) -> int:
+    """Return how many bytes a record is in a journal."""
+    return len(frame(encode(record)))
+
+
+def played(records: list[Record], selector: Selector, *, batch: int = 512, finish: bool = True) -> Sent:
+    """Return what a selector has sent, in requests of up to `batch` spans and 5 s."""
+    sent, request, since, now = Sent(), Request(encoding_of("grpc"), RESOURCE), 0, 0
+    for number, record in enumerate([*records, None]):
+        if record is None and not finish:
+            break
+        if isinstance(record, Start | End | Foreign):
+            now = max(now, record.start if isinstance(record, Start) else record.end)
+        for each in selector.take(record, (0, number, length(record))) if record is not None else selector.finish():
+            span = records[each.span[1]] if isinstance(each, Held) else each
+            assert isinstance(span, End | Foreign)
+            if request.spans and (len(request.spans) == batch or now - since >= 5 * S):
+                sent.size += len(request.body())
+                request = Request(encoding_of("grpc"), RESOURCE)
+            if not request.spans:
+                since = now
+            request.add(span)
+            sent.spans.append(span)
+            sent.at[span.span] = number
+    sent.size += len(request.body()) if request.spans else 0
+    return sent
+
+
+def ended(records: list[Record]) -> list[Span]:
+    """Return the spans that ended and are ours to send or keep."""
+    return [each for each in records if isinstance(each, End | Foreign) and not each.flags & LOCAL]

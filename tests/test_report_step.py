@@ -1,0 +1,113 @@
+"""`rl-otel report --step N`: a step in detail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rl_otel import semconv
+from tests import process
+from tests.journal_maker import Maker, one_step, trace_of
+from tests.reporting import reported
+
+RUN = Path("runs/r")
+
+
+def test_the_slowest_trajectories_come_with_parts_and_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    """A step in detail: its slowest trajectories first, each with its longest turns in order, and the trace's id."""
+    maker = Maker(RUN)
+    maker.begin_step(3, 0)
+    maker.start("rollout", 0, "rollout", "step 3")
+    for turn in range(7):
+        told = {semconv.TURN: turn, semconv.OUTPUT_TOKENS: 210}
+        maker.end("generate", turn, turn + 0.5, f"g{turn}", "a/0", **told)
+        where = {semconv.TURN: turn, semconv.ENVIRONMENT_NAME: "swe", semconv.TOOL_NAME: "bash"}
+        maker.end("env.step", turn + 0.5, turn + 0.5 + turn / 20, f"e{turn}", "a/0", **where)
+    maker.trajectory("a/0", 0, 8, **{semconv.TRAJECTORY_TURNS: 7, semconv.TRAJECTORY_REWARD: 1.0})
+    maker.trajectory("a/1", 0, 2, **{semconv.TRAJECTORY_OUTCOME: "error"})
+    maker.end("rollout", 0, 8, "rollout", "step 3")
+    maker.end("step", 0, 9, "step 3")
+    lines = reported(capsys, str(RUN), "--step", "3")[1]
+    assert lines[lines.index("  Slowest trajectories:") :] == [
+        "  Slowest trajectories:",
+        "    a/0: 8.0s, 7 turns, generate 6.0s, env 2.0s, other 0s, completed,",
+        "      reward +1.000",
+        *(
+            f"      turn {turn}: generate 0.5s (210 tok), env.step swe bash {time}"
+            for turn, time in [(2, "0.1s"), (3, "0.15s"), (4, "0.2s"), (5, "0.25s"), (6, "0.3s")]
+        ),
+        "      and 2 shorter turns",
+        "    a/1: 2.0s, 1 turn, generate 1.5s, env 0.5s, other 0s, error",
+        f"  Trace: {trace_of('step 3').hex()}",
+    ]
+
+
+def test_the_reset_before_the_first_turn_is_no_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    """An environment's reset stands before the turns under its own name, and is not counted with them."""
+    maker = Maker(RUN)
+    maker.begin_step(0, 0)
+    maker.end("env.reset", 0, 1, "r", "0/0", **{semconv.TURN: 0, semconv.ENVIRONMENT_NAME: "swe"})
+    for turn in range(1, 7):
+        maker.end("generate", turn, turn + 0.9, f"g{turn}", "0/0", **{semconv.TURN: turn})
+    maker.trajectory("0/0", 0, 8, "step 0", **{semconv.TRAJECTORY_TURNS: 6})
+    maker.end("step", 0, 9, "step 0")
+    lines = reported(capsys, str(RUN), "--step", "0")[1]
+    assert lines[-7:-1] == [
+        "      reset: env.reset swe 1.0s",
+        *(f"      turn {turn}: generate 0.9s" for turn in range(1, 5)),
+        "      and 2 shorter turns",
+    ]
+
+
+def test_what_was_recorded_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words of a step beyond its headline, and those of its slow trajectories, known ones and the user's own."""
+    maker = Maker(RUN)
+    maker.begin_step(0, 0)
+    maker.trajectory("0/0", 0, 8, "step 0", **{"rl.custom.sandbox": 13, semconv.TRAJECTORY_REASON: "solved"})
+    told = {semconv.LOSS: 0.5, "rl.kl": 0.0123456, "rl.lr": 1e-6, "rl.custom.note": "a" * 50, "unknown": 1}
+    maker.end("step", 0, 9, "step 0", **told)
+    lines = reported(capsys, str(RUN), "--step", "0")[1]
+    assert lines[0] == "Step   0 | Loss: 0.5000"
+    assert lines[-5:-1] == [
+        f"  Recorded: kl 0.01235, lr 1e-06, note {'a' * 37}...",
+        "  Slowest trajectories:",
+        "    0/0: 8.0s, 1 turn, generate 6.0s, env 2.0s, other 0s, completed, sandbox 13,",
+        "      reason solved",
+    ]
+
+
+def test_failed_trajectories_say_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """A failed one has its error in one line; three more are listed though they are not among the slowest."""
+    run = process.run(
+        """
+        import contextlib, time
+        import rl_otel
+        rl_otel.configure(run_dir="runs", run_id="r")
+        with contextlib.suppress(KeyError), rl_otel.step(0), rl_otel.rollout():
+            for k in range(11):
+                with contextlib.suppress(ValueError), rl_otel.trajectory(group=0, sample=k):
+                    time.sleep(0.02 if k < 5 else 0)
+                    if k > 3:
+                        raise ValueError(f"no such file: {k}\\n\x1b[31m" + "x" * 99)
+            raise KeyError("step")
+        """,
+        env={"RL_OTEL_PRINT": "1"},
+    )
+    lines = reported(capsys, str(RUN), "--step", "0")[1]
+    assert lines[0] == run.stdout.splitlines()[0] == "Step   0 | failed: KeyError"
+    shown = [line for line in lines if line.startswith("      ValueError: ")]
+    assert [line[:35] for line in shown] == [f"      ValueError: no such file: {k} ?" for k in (4, 5, 6, 7)]
+    assert all(len(line) == 80 for line in shown)
+    listed = lines[lines.index("  Failed as well:") :]
+    assert [line.split(":")[0] for line in listed[1:-2:2]] == ["    0/5", "    0/6", "    0/7"]
+    assert listed[-2] == "    and 3 more"
+
+
+def test_a_step_done_again_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table is that of the last attempt; below it stands that there was another."""
+    one_step(Maker(RUN, "host-1-a", restart=0), 0, 0)
+    again = Maker(RUN, "host-2-b", restart=2)
+    again.step_index, again.trace = 0, "step 0 again"
+    again.end("step", 50, 53)
+    assert "  (done again after a restart)" in reported(capsys, str(RUN), "--step", "0")[1]
