@@ -181,7 +181,7 @@ class SdkOutlet:
             with untraced():
                 services = groups(spans, resource, one_service=one_service)
                 result = self._exporter.export(_readables(services))
-        except Exception as error:
+        except BaseException as error:  # a SystemExit would end our thread, and nobody would know
             say("exporter", "rl_otel: the exporter %s raised %s: %s", self._exporter, type(error).__name__, error)
             return Verdict(dropped=len(spans))
         if result is SpanExportResult.SUCCESS:

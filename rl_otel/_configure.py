@@ -78,7 +78,7 @@ def _outlet(runtime: Runtime) -> Outlet | None:
         return _way_out(runtime.config)
     except Exception as error:  # an endpoint of the environment, or a broken part of OpenTelemetry
         pass_on(error)
-        say("endpoint", "rl_otel: nothing is sent, spans stay in %s: %s", runtime.folder.path, error)
+        say("endpoint", "rl_otel: nothing is sent, spans stay in %s: %s", runtime.folder.shown, error)
         return None
 
 

@@ -13,7 +13,7 @@ from rl_otel._config import Config, run_dir
 from rl_otel._identity import Identity
 from rl_otel._journal import base_of, journals, read, remove
 from rl_otel._life import lives
-from rl_otel._safety import say_once
+from rl_otel._safety import say, say_once
 from rl_otel._version import __version__
 
 DEFAULT: Final = Path("rl-otel-runs")
@@ -23,8 +23,16 @@ OLD: Final = 7 * 24 * 3600.0  # s after which nobody comes back to what was left
 class Folder(NamedTuple):
     """A run folder; `passing` where it only serves the sending, and goes when all is delivered."""
 
-    path: Path
+    path: Path  # absolute, for the host may change its working directory
     passing: bool
+
+    @property
+    def shown(self) -> str:
+        """The path as people type it: from the working directory where it lies below that."""
+        try:
+            return str(self.path.relative_to(Path.cwd()))
+        except (ValueError, OSError):
+            return str(self.path)
 
     def remove(self, base: Path) -> None:
         """Remove the files of a process whose spans are all delivered, and the folder with the last of them."""
@@ -48,10 +56,10 @@ class Folder(NamedTuple):
 def run_folder(config: Config, identity: Identity) -> Folder:
     """Return the folder of this run: where the user wants it, else a temporary one if spans are sent anyway."""
     if config.run_dir is not None:
-        return Folder(config.run_dir / identity.run_id, passing=False)
+        return Folder((config.run_dir / identity.run_id).absolute(), passing=False)
     if config.sends:
-        return Folder(_passing() / identity.run_id, passing=True)
-    return Folder(DEFAULT / identity.run_id, passing=False)
+        return Folder((_passing() / identity.run_id).absolute(), passing=True)
+    return Folder((DEFAULT / identity.run_id).absolute(), passing=False)
 
 
 def places() -> list[Path]:
@@ -65,7 +73,7 @@ def _passing() -> Path:
 
 
 def earlier_restarts(folder: Path, identity: Identity) -> int:
-    """Return how often a process like this one has begun in `folder` before and is gone.
+    """Return how often a process like this one has begun in `folder` before.
 
     A process alone has no launcher to count its restarts; without a count the ids of its steps would repeat.
     """
@@ -74,8 +82,15 @@ def earlier_restarts(folder: Path, identity: Identity) -> int:
         process = first_record(path)
         if process is None or process.resource.get(semconv.ROLE) != identity.role:
             continue
-        if not lives(process) or process.resource.get(semconv.PROCESS_PID) == identity.pid:
-            found = max(found, process.restart + 1)
+        found = max(found, process.restart + 1)
+        if lives(process) and process.resource.get(semconv.PROCESS_PID) != identity.pid:
+            say(
+                "run id again",
+                "rl_otel: run %s is being recorded by another process in the same role: this one counts as its restart "
+                "%d. Set RL_OTEL_RUN_ID anew for each run, RL_OTEL_ROLE for each kind of process of one run",
+                identity.run_id,
+                found,
+            )
     return found
 
 

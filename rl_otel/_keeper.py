@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -45,8 +46,11 @@ class Keeper:
             self._thread = threading.Thread(target=self._run, name="rl_otel keeper", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError:  # the interpreter is shutting down
-                self._stopped = True
+            except RuntimeError as error:
+                self._thread = None
+                self._stopped = sys.is_finalizing() or "shutdown" in str(error)
+                if not self._stopped:  # no more threads are to be had: tried again later
+                    _safety.say("thread", "rl_otel: cannot start a thread of its own: %s", error)
 
     def stop(self) -> None:
         """End the thread with a last look, and wait for that a moment."""

@@ -6,7 +6,6 @@ import contextlib
 import sys
 import threading
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rl_otel import _figures, _table, semconv
@@ -57,12 +56,13 @@ class Printer:
                     self._release()
                     return
 
-    def finish(self, folder: Path) -> None:
-        """Print what is held, the run's summary, and where it can be read again."""
+    def finish(self, folder: str | None) -> None:
+        """Print what is held, the run's summary, and where it can be read again: a folder that stays."""
         with self._lock:
             self._release()
             if self._prints and self.run.steps:
-                _print([*_table.run_lines(self.run), f"To read it again: {command('report', folder)}"])
+                hint = [] if folder is None else [f"To read it again: {command('report', folder)}"]
+                _print([*_table.run_lines(self.run), *hint])
 
     def _release(self) -> None:
         for held in self._held:

@@ -20,7 +20,7 @@ from rl_otel import _clock, _figures, _ids, _record, _safety, semconv
 from rl_otel._budget import quota
 from rl_otel._clock import now
 from rl_otel._config import Config
-from rl_otel._folder import earlier_restarts, resource_of, run_folder
+from rl_otel._folder import Folder, earlier_restarts, resource_of, run_folder
 from rl_otel._identity import Identity, identify
 from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
@@ -39,10 +39,12 @@ _lock = threading.RLock()  # a signal handler may call shutdown()
 class Runtime:
     """What one process records with, from `configure()` to `shutdown()`."""
 
-    def __init__(self, config: Config, identity: Identity, outlet: Callable[[Runtime], Outlet | None]) -> None:
+    def __init__(
+        self, config: Config, identity: Identity, folder: Folder, outlet: Callable[[Runtime], Outlet | None]
+    ) -> None:
         self.config = config
         self.began = now()
-        self.folder = run_folder(config, identity)
+        self.folder = folder
         self.identity = identity
         self.resource = resource_of(config, identity)
         self.journal = Writer(self.folder.path, identity.host, identity.pid, identity.instance, self._first_record)
@@ -152,7 +154,7 @@ class Runtime:
         """Deliver what can be delivered in `timeout` seconds, print the summary, stop all threads."""
         deadline = time.monotonic() + timeout
         self.keeper.stop()
-        self.printer.finish(self.folder.path)
+        self.printer.finish(None if self.folder.passing else self.folder.shown)
         report = self._delivery(deadline - time.monotonic(), last=True)
         if self._shipper is not None:
             self._shipper.stop(deadline - time.monotonic())
@@ -171,7 +173,7 @@ class Runtime:
             _safety.say(
                 "left",
                 "rl_otel: %s has what was not sent: %d spans pending, %d kept back, %d dropped",
-                self.folder.path,
+                self.folder.shown,
                 report.pending,
                 report.kept,
                 report.dropped,
@@ -183,19 +185,19 @@ class Runtime:
         written, lost = self.journal.written, self.journal.lost
         if self._shipper is None:
             waiting = self.journal.overflow.spans
-            return Delivery(pending=waiting, kept=written - waiting, dropped=lost, folder=str(self.folder.path))
+            return Delivery(pending=waiting, kept=written - waiting, dropped=lost, folder=self.folder.shown)
         done = self._shipper.flush(written, timeout, last=last)
         tally = self._shipper.tally
         pending = max(written - tally.total, 0)
         counts = tally.sent, pending, tally.kept, tally.dropped + lost
-        return Delivery(*counts, timed_out=not done, folder=str(self.folder.path))
+        return Delivery(*counts, timed_out=not done, folder=self.folder.shown)
 
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self.journal.abandon()
         if self._shipper is not None:
             self._shipper.forget()
-        child = Runtime(self.config, self.identity.forked(), self._outlet)
+        child = Runtime(self.config, self.identity.forked(), self.folder, self._outlet)
         child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
         return child
 
@@ -208,7 +210,9 @@ def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Run
             if config != active.config:
                 _safety.say("configured", "rl_otel: configure() was called before; the first call's settings stay")
             return None
-        active = Runtime(config, _counted(config, identify(config)), outlet)
+        identity = identify(config)
+        folder = run_folder(config, identity)
+        active = Runtime(config, _counted(config, identity, folder), folder, outlet)
         active.folder.remove_old()
         return active
 
@@ -216,7 +220,7 @@ def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Run
 def flush(timeout: float = 5.0) -> Delivery:
     """Deliver what has ended, for at most `timeout` seconds, and tell what became of it."""
     try:
-        return active.flush(timeout) if active is not None else Delivery()
+        return active.flush(_bounded(timeout)) if active is not None else Delivery()
     except Exception as error:
         _safety.swallow("flush()", error)
         return Delivery()
@@ -231,17 +235,26 @@ def shutdown(timeout: float = 5.0) -> Delivery:
     with _lock:
         runtime, active = active, None
     try:
-        return runtime.close(timeout) if runtime is not None else Delivery()
+        return runtime.close(_bounded(timeout)) if runtime is not None else Delivery()
     except Exception as error:
         _safety.swallow("shutdown()", error)
         return Delivery()
 
 
-def _counted(config: Config, identity: Identity) -> Identity:
+def _bounded(timeout: Any) -> float:
+    """Return a time in s that can be waited for, whatever the host asks for: for ever is a day."""
+    try:
+        return float(min(max(0.0, float(timeout)), 86_400.0))  # 0 for what is no number at all
+    except (TypeError, ValueError, OverflowError):
+        _safety.say("timeout", "rl_otel: a timeout must be a number of seconds, not %r; 5 are taken", timeout)
+        return 5.0
+
+
+def _counted(config: Config, identity: Identity, folder: Folder) -> Identity:
     # A launcher counts restarts; a process alone looks for its earlier attempts, else ids of steps would repeat.
     if config.restart is not None or config.run_id is None or identity.world_size > 1 or identity.restart:
         return identity
-    return dataclasses.replace(identity, restart=earlier_restarts(run_folder(config, identity).path, identity))
+    return dataclasses.replace(identity, restart=earlier_restarts(folder.path, identity))
 
 
 def _plan(config: Config, who: Identity) -> Plan:

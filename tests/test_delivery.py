@@ -82,7 +82,7 @@ def test_a_dead_port_leaves_spans_pending_and_says_where(caplog: pytest.LogCaptu
     assert messages(caplog) == [
         f"http/protobuf to http://127.0.0.1:{port}/v1/traces: Connection refused; is a collector running there, and "
         "are host, port and http or https right?",
-        f"rl_otel: {folder} has what was not sent: 3 spans pending, 0 kept back, 0 dropped",
+        f"rl_otel: {folder.relative_to(Path.cwd())} has what was not sent: 3 spans pending, 0 kept back, 0 dropped",
     ]
     assert len(journals(folder)) == 1
 

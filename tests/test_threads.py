@@ -125,10 +125,10 @@ def test_a_signal_handler_may_open_spans() -> None:
         with rl_otel.env_step("signal"):
             handled += 1
 
+    rl_otel.configure(run_dir="runs", run_id="r1")
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     try:
-        rl_otel.configure(run_dir="runs", run_id="r1")
         for i in range(60):
             with rl_otel.step(i), rl_otel.train():
                 pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from rl_otel._journal.frames import MAX_PAYLOAD, frame
 from rl_otel._journal.overflow import LIMIT, Overflow
 from rl_otel._safety import pass_on, say
 
+_APART: Final = 512  # descriptors of a journal begin here
 SEGMENT: Final = 16 << 20  # bytes, after which another segment begins
 
 
@@ -41,11 +43,12 @@ class _File:
     Closed earlier, its number might be that of another file of the host by the time the thread writes.
     """
 
-    __slots__ = ("descriptor", "segment")
+    __slots__ = ("before", "descriptor", "segment")
 
-    def __init__(self, descriptor: int, segment: int) -> None:
+    def __init__(self, descriptor: int, segment: int, before: int = 0) -> None:
         self.descriptor = descriptor
         self.segment = segment
+        self.before = before  # spans that had ended when it began
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.descriptor >= 0:
@@ -56,6 +59,16 @@ class _File:
 
 
 _NOWHERE: Final = _File(-1, -1)  # a write to it fails, and takes the way of all failed writes
+
+
+def _set_apart(descriptor: int) -> int:
+    """Return the descriptor under a high number: a host that closes all it knows and opens anew must not get ours."""
+    try:
+        apart = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _APART)
+    except OSError:
+        return descriptor  # a process of few descriptors
+    os.close(descriptor)
+    return apart
 
 
 class Writer:
@@ -71,6 +84,7 @@ class Writer:
         self.overflow = Overflow()
         self._ended = Tally()
         self._lost = Tally()
+        self._vanished = 0  # spans in segments that somebody removed while they were written
         self._process = process
         self._size = 0  # bytes of this segment; less where two threads have counted at once
         self._file: _File | None = None
@@ -82,20 +96,20 @@ class Writer:
     @property
     def written(self) -> int:
         """How many spans are in the journal."""
-        return self._ended.total - self._lost.total
+        return self._ended.total - self.lost
 
     @property
     def lost(self) -> int:
         """How many spans could not be written."""
-        return self._lost.total
+        return self._lost.total + self._vanished
 
     def end(self, span: _record.End | _record.Foreign) -> None:
         """Write a span that has ended, and count it."""
-        self._ended.add()
         written = False
         try:
             written = self.append(span)
         finally:
+            self._ended.add()
             if not written:
                 self._lost.add()
 
@@ -133,10 +147,32 @@ class Writer:
         if file is _NOWHERE:
             self.save()
         elif file is not None:
+            self._look_after(file)
+
+    def _look_after(self, file: _File) -> None:
+        try:
+            os.utime(file.descriptor)
+            removed = os.fstat(file.descriptor).st_nlink == 0
+        except OSError:
+            return  # closed behind our back: the next record finds out
+        if removed:
+            self._begin_anew(file)
+
+    def _begin_anew(self, file: _File) -> None:
+        """Go on in another segment, for somebody has removed the one we write to."""
+        with self._changing:
+            if self._file is not file:
+                return
+            vanished = self._ended.total - file.before
+            self._vanished += vanished
+            say("removed", "rl_otel: %s was removed during the run, and %d spans with it", self.folder, vanished)
             try:
-                os.utime(file.descriptor)
-            except OSError:
-                pass  # then the last record is the last sign
+                make_folder(self.folder)
+                self._size = 0
+                self._change(file, self._begun(file.segment + 1))
+            except OSError as error:
+                pass_on(error)
+                self._to_memory(file.segment + 1, f"the run folder {self.folder}", error)
 
     def save(self) -> None:
         """Try to write what waits in memory."""
@@ -153,9 +189,9 @@ class Writer:
     def close(self) -> None:
         """Close the file; what comes later is counted as lost."""
         with self._changing:
-            self.save()
-            if self._lost.total and self._file is not None and self._file is not _NOWHERE:
-                self.append(_record.Lost({"journal": self._lost.total}))
+            self.tend()
+            if self.lost and self._file is not None and self._file is not _NOWHERE:
+                self.append(_record.Lost({"journal": self.lost}))
             self.abandon()
 
     def abandon(self) -> None:
@@ -216,7 +252,8 @@ class Writer:
         # A signal handler that interrupts us here may begin the same segment. Each fills a file that has no name yet;
         # that of the first to finish, which `setdefault` tells in one operation, gets the segment's name.
         new = self.base.with_name(f"{self.base.name}.{os.urandom(4).hex()}.new")
-        mine = _File(os.open(new, os.O_WRONLY | os.O_APPEND | os.O_EXCL | PRIVATE, MODE), segment)
+        opened = os.open(new, os.O_WRONLY | os.O_APPEND | os.O_EXCL | PRIVATE, MODE)
+        mine = _File(_set_apart(opened), segment, self._ended.total)
         try:
             rest = memoryview(data)
             while rest:

@@ -5,6 +5,7 @@ It reads the files that the host's threads write, so an outage costs a delay and
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -91,14 +92,19 @@ class Shipper:
             self._thread = threading.Thread(target=self._run, name="rl_otel ship", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError:  # the interpreter is shutting down
-                self._stopped = True
+            except RuntimeError as error:
+                self._thread = None
+                self._stopped = sys.is_finalizing() or "shutdown" in str(error)
+                if not self._stopped:  # no more threads are to be had: tried again later
+                    _safety.say("thread", "rl_otel: cannot start a thread of its own: %s", error)
 
     def flush(self, ended: int, timeout: float, *, last: bool = False) -> bool:
         """Deliver what is decided of the first `ended` spans, for at most `timeout` seconds; whether it was enough.
 
         `last` where no more will come: then all is decided, and what other processes left is delivered as well.
         """
+        if ended:
+            self.start()
         deadline = time.monotonic() + max(timeout, 0.0)
         with self._changed:
             self._last |= last
