@@ -132,3 +132,31 @@ def played(records: list[Record], selector: Selector, *, batch: int = 512, finis
 def ended(records: list[Record]) -> list[Span]:
     """Return the spans that ended and are ours to send or keep."""
     return [each for each in records if isinstance(each, End | Foreign) and not each.flags & LOCAL]
+
+
+def step(trajectories: int, calls: int, **odd: dict[str, Any]) -> Story:
+    """A step with one rollout; `odd` says of some trajectories (t3=…) what is different about them."""
+    story = Story()
+    story.begin("step", 0)
+    story.begin("rollout", 0, parent="step")
+    for number in range(trajectories):
+        story.play(f"t{number}", **{"start": 0, "end": 10, "calls": calls, **odd.get(f"t{number}", {})})
+    story.end("rollout", 20)
+    story.add("train", 20, 30, "train", "step", **{semconv.PHASE: "train"})
+    story.end("step", 30)
+    return story
+
+
+def full(story: Story, sent: list[str]) -> set[str]:
+    """Return the trajectories of which every call was sent."""
+    calls: dict[str, set[str]] = {}
+    for name in story.names.values():
+        if "." in name:
+            calls.setdefault(name.partition(".")[0], set()).add(name)
+    return {trajectory for trajectory, names in calls.items() if names <= set(sent)}
+
+
+def shown(span: Any) -> dict[str, int]:
+    """Return what a rollout says of what is shown of it."""
+    names = ("shown.full", "shown.totals", "shown.none", "spans.shown", "spans.kept")
+    return {name: span.attributes[key] for name in names if (key := f"rl.rollout.{name}") in span.attributes}
