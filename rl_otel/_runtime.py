@@ -30,6 +30,7 @@ from rl_otel._ship import Delivery, Outlet, Plan, Shipper
 from rl_otel._terminal import on_terminal
 from rl_otel._timeline import Open, Timeline
 
+_RECENT: Final = 16_384  # trajectories inside steps that a later step can link to by their id
 _KNOWN_IDS: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
 
 active: Runtime | None = None
@@ -59,6 +60,7 @@ class Runtime:
         self._last_step = -1
         self._openings: dict[int, int] = {}
         self._lone: OrderedDict[bytes, None] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, int, int], tuple[bytes, bytes]] = OrderedDict()
         self._trajectories = count()
         self._lock = threading.RLock()
 
@@ -120,6 +122,17 @@ class Runtime:
     def _lone_ids(self, name: str, attempt: int, segment: int) -> tuple[bytes, bytes]:
         run = (self.identity.run_id, self.identity.restart)
         return _ids.derive(*run, semconv.TRAJECTORY, name, attempt, segment)
+
+    def remember(self, name: str, attempt: int, segment: int, ids: tuple[bytes, bytes]) -> None:
+        """Keep trace and span of a trajectory inside a step, where nobody can derive them."""
+        with self._lock:
+            self._recent[name, attempt, segment] = ids
+            if len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+
+    def trajectory_ids(self, name: str, attempt: int, segment: int) -> tuple[bytes, bytes]:
+        """Return trace and span of a trajectory: of one that this process knows, else derived as its own would."""
+        return self._recent.get((name, attempt, segment)) or self._lone_ids(name, attempt, segment)
 
     def next_trajectory(self) -> str:
         """Return a name, unique in the run, for a trajectory that has none and stands alone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rl_otel import _figures, semconv
+from rl_otel import _figures, _record, semconv
 
 if TYPE_CHECKING:
     from rl_otel._spans.span import Span
@@ -70,6 +70,8 @@ class Books:
         self.index = index
         self.phases: list[_figures.Phase] = []
         self.trajectories: list[_figures.Trajectory] = []
+        self.consumed: list[_record.Link] = []  # wait for the next train span
+        self.training: Span | None = None
         self.ended = False
         self._rollouts = count()
 

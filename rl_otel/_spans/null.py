@@ -47,6 +47,9 @@ class Null(OtelSpan):
     def record(self, mapping: Mapping[str, Any] | None = None, /, *more: Never, **words: Any) -> None:
         """Do nothing."""
 
+    def consume(self, ids: object) -> None:
+        """Do nothing."""
+
     @property
     def attributes(self) -> dict[str, Any]:
         """Nothing is known."""

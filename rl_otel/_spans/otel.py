@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opentelemetry import trace
@@ -80,6 +80,10 @@ class OtelSpan:
         if self.recording and context.is_valid:
             ids = context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big")
             self._links = [*(self._links or ()), _record.Link(*ids, _plain(attributes))]
+
+    def link(self, links: Iterable[_record.Link]) -> None:
+        """Add references of our own making."""
+        self._links = [*(self._links or ()), *links] or None
 
     def update_name(self, name: str) -> None:
         """Do nothing: names are constants here."""

@@ -137,6 +137,20 @@ class Train(Named):
     name = semconv.TRAIN
     words = semconv.WORDS[semconv.TRAIN]
 
+    def _watch(self, runtime: Runtime) -> None:
+        super()._watch(runtime)
+        books = self.step
+        if books is not None:
+            books.training = self
+            if books.consumed:
+                waiting, books.consumed = books.consumed, []
+                self.link(waiting)
+
+    def _unwatch(self, runtime: Runtime) -> None:
+        super()._unwatch(runtime)
+        if self.step is not None and self.step.training is self:
+            self.step.training = None
+
 
 class Optimizer(Named):
     """The optimizer's step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rl_otel import _figures, _values, semconv
+from rl_otel import _figures, _record, _safety, _values, semconv
 from rl_otel._clock import now
 from rl_otel._safety import say, say_once, swallow
 from rl_otel._spans import misuse
@@ -54,6 +54,27 @@ class Step(Parent):
         except Exception as error:
             swallow("step.summary", error)
             return {}
+
+    def consume(self, ids: Iterable[str | int | tuple[str | int, int, int]]) -> None:
+        """Say which trajectories this step trains on: links go on the train span that is open, else on the next one.
+
+        Args:
+            ids: their ids, or `(id, attempt, segment)`, both counted from 1. Those that this process has not seen are
+                taken for traces of their own, as trajectories outside a step are.
+        """
+        runtime, books = self._runtime, self.step
+        if runtime is None or books is None:
+            return
+        try:
+            links = [_link(runtime, each) for each in ids]
+            train = books.training
+            if train is not None and train.recording:
+                train.link(links)
+            else:
+                books.consumed += links
+        except Exception as error:
+            _safety.pass_on(error)
+            say("consume", "rl_otel: step.consume() takes ids or (id, attempt, segment): %s", error)
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
@@ -108,6 +129,7 @@ class Step(Parent):
     def _closed(self, runtime: Runtime, end: int) -> None:
         books = self.step
         if books is not None:
+            self.link(books.consumed)
             books.ended, books.phases, books.trajectories = True, [], []
         runtime.step_ended(self._span, self.in_figures(), awaited=bool(self._due()))
 
@@ -116,6 +138,13 @@ class Step(Parent):
         if self.recording:
             self._attributes[semconv.STEP_LEFT] = True
         self.end()
+
+
+def _link(runtime: Runtime, which: Any) -> _record.Link:
+    name, attempt, segment = which if isinstance(which, (tuple, list)) else (which, 1, 1)
+    name = _values.text(str(name))
+    ids = runtime.trajectory_ids(name, int(attempt), int(segment))
+    return _record.Link(*ids, {semconv.TRAJECTORY_ID: name})
 
 
 def steps(items: Iterable[Item]) -> Iterator[Item]:

@@ -80,6 +80,7 @@ class Trajectory(Parent):
                 misuse.alone(self.id)
         else:
             super()._settle_in(enclosing, runtime)
+            runtime.remember(self.id, *self._counts(), (self._trace, self._span))
         self.gathering = Gathering(self.name, around)
         self._identify()
         self._current_policy = runtime.policy_version
@@ -103,13 +104,15 @@ class Trajectory(Parent):
 
     def _stand_alone(self, enclosing: Span | None, runtime: Runtime) -> None:
         # The ids are derived, so that whoever trains on this trajectory can link to it knowing its name alone.
-        attempt, segment = (
-            misuse.argument(self, word, self._called[word], int) or 1 for word in ("attempt", "segment")
-        )
-        self._id, trace, self._span = runtime.derive_trajectory(self.id, attempt, segment)
+        self._id, trace, self._span = runtime.derive_trajectory(self.id, *self._counts())
         self._root(trace, runtime)
         if enclosing is not None and enclosing.mode is not None:
             self.mode = self._attributes[semconv.MODE] = enclosing.mode
+
+    def _counts(self) -> tuple[int, int]:
+        """Return attempt and segment."""
+        attempt, segment = (misuse.argument(self, word, self._called[word], int) for word in ("attempt", "segment"))
+        return attempt or 1, segment or 1
 
     def _identify(self) -> None:
         attributes, called = self._attributes, self._called
