@@ -212,6 +212,7 @@ class Runtime:
             self._shipper.forget()
         child = Runtime(self.config, self.identity.forked(), self.folder, self._outlet)
         child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
+        child._recent = self._recent
         return child
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import rl_otel
 from rl_otel import _ids
 from rl_otel.testing import Recorded, Traces
+from tests import process
 
 
 def linked(span: Recorded) -> list[tuple[str, str, str]]:
@@ -65,6 +68,26 @@ def test_one_that_ran_elsewhere_is_derived(traces: Traces) -> None:
         ("far", far[0].hex(), far[1].hex()),
         ("7", seven[0].hex(), seven[1].hex()),
     ]
+
+
+def test_a_forked_child_knows_what_its_parent_played() -> None:
+    """A child that trains links to the spans of trajectories that ran in a step before the fork."""
+    process.run(
+        """
+        import os, rl_otel
+        rl_otel.configure(run_dir="runs", run_id="r")
+        with rl_otel.step(0), rl_otel.rollout(), rl_otel.trajectory("a"):
+            pass
+        if os.fork() == 0:
+            with rl_otel.step(1) as step, rl_otel.train():
+                step.consume(["a"])
+            os._exit(0)
+        os.wait()
+        """
+    )
+    traces = Traces(Path("runs/r"))
+    played = traces.one("trajectory")
+    assert linked(traces.one("train")) == [("a", played.trace_id, played.span_id)]
 
 
 @pytest.mark.parametrize("ids", [None, 5, [("a",)], [("a", "x", 1)]])
