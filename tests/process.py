@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def run(
-    script: str, *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 20.0, check: bool = True
+    script: str, *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 60.0, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run `script` with warnings as errors and return how it ended, with what it wrote.
 

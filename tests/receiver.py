@@ -41,6 +41,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from tests.otlp import ReceivedSpan, from_json, retry_info, values
+from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -82,6 +83,7 @@ class Received:
     headers: dict[str, str]  # names in small letters; metadata over grpc
     body: bytes  # without compression
     accepted: bool
+    at: float  # s, monotonic
 
     @property
     def message(self) -> ExportTraceServiceRequest:
@@ -145,7 +147,7 @@ class Receiver:
         """Close the kept http connections."""
         self._http.hang_up()
 
-    def wait(self, *, spans: int = 0, requests: int = 0, timeout: float = 10.0) -> None:
+    def wait(self, *, spans: int = 0, requests: int = 0, timeout: float = PATIENCE) -> None:
         """Wait until so many spans were accepted and so many requests seen."""
 
         def enough() -> bool:
@@ -158,7 +160,7 @@ class Receiver:
         """Record a request and return how to answer it."""
         with self._changed:
             answer = self._answers.popleft() if self._answers else self._default
-            received = Received(protocol, path, headers, body, answer.accepts)
+            received = Received(protocol, path, headers, body, answer.accepts, time.monotonic())
             # Decoded here, so that what no decoder takes fails at once.
             spans = sum(len(s.spans) for r in received.message.resource_spans for s in r.scope_spans)
             self.counts["requests"] += 1
@@ -315,11 +317,12 @@ class Remote:
         given = {"answers": [dataclasses.asdict(a) for a in answers], "then": dataclasses.asdict(then or Answer())}
         self._call("script", json.dumps(given).encode())
 
-    def wait(self, *, spans: int = 0, requests: int = 0, timeout: float = 10.0) -> None:
-        deadline = time.monotonic() + timeout
-        while (counts := self.counts)["spans"] < spans or counts["requests"] < requests:
-            assert time.monotonic() < deadline, f"after {timeout} s only {counts} arrived"
-            time.sleep(0.02)
+    def wait(self, *, spans: int = 0, requests: int = 0) -> None:
+        def enough() -> bool:
+            counts = self.counts
+            return counts["spans"] >= spans and counts["requests"] >= requests
+
+        until(enough)
 
     def _call(self, what: str, body: bytes | None = None) -> Any:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -361,8 +364,9 @@ atexit.register(_held.close)
 
 
 def dead_port() -> int:
-    """Return a port of 127.0.0.1 that refuses connections; nobody else gets it while the tests run."""
+    """Return a port of 127.0.0.1 that refuses connections until a receiver is put there; nobody else gets it."""
     sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", 0))
     _held.enter_context(sock)
     return int(sock.getsockname()[1])

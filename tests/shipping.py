@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rl_otel
-from rl_otel import _cli, _record
-from rl_otel._journal import journals, read
+from rl_otel import _cli, _record, _runtime
+from rl_otel._journal import Lock, journals, read
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.receiver import Receiver
 
 
@@ -39,6 +42,20 @@ def record(folder: str, trajectories: int = 40, turns: int = 20, **settings: Any
         play_step(index, trajectories, turns)
     rl_otel.shutdown()
     return Path(folder) / "run"
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Have nothing sent meanwhile, as if somebody else shipped the journal: what is recorded goes together."""
+    assert _runtime.active is not None
+    base = _runtime.active.journal.base
+    base.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = Lock(base)
+    assert lock.take()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def copied(folder: Path, name: str, trace_budget: int | None = None) -> Path:

@@ -62,11 +62,12 @@ def test_times_of_a_wrong_clock_are_repaired(
         for _ in range(2):
             rl_otel.add("generate", start(), end(), output_tokens=7)
         after = time.time_ns()
+    late = (after - before) / SECOND  # as much may lie between the two readings of a clock
     for span in traces.all("generate"):
         assert span.attributes["rl.time.repaired"] is True
         assert span.attributes["gen_ai.usage.output_tokens"] == 7
         assert before - SECOND // 10 <= span.end <= after + SECOND // 10
-        assert span.duration / SECOND == pytest.approx(length, abs=0.05)
+        assert length - 0.001 <= span.duration / SECOND <= length + late
         assert (span.trace_id, span.parent_id) == (traces.one("trajectory").trace_id, traces.one("trajectory").span_id)
     assert len(traces.all("generate")) == 2
     (line,) = lines(caplog)

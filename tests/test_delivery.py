@@ -16,6 +16,8 @@ from rl_otel._clock import now
 from rl_otel._journal import journals
 from rl_otel._ship import route
 from tests.receiver import Answer, Receiver, black_hole, dead_port
+from tests.shipping import held_back
+from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +79,8 @@ def test_a_dead_port_leaves_spans_pending_and_says_where(caplog: pytest.LogCaptu
     port = dead_port()
     rl_otel.configure(endpoint=f"http://127.0.0.1:{port}", run_id="r1")
     trains(3)
-    assert rl_otel.shutdown(timeout=0.3) == Delivery(pending=3, timed_out=True)
+    until(lambda: messages(caplog))
+    assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=3, timed_out=True)
     folder = tmp_path / "scratch" / f"rl-otel-{os.geteuid()}" / "r1"
     assert messages(caplog) == [
         f"http/protobuf to http://127.0.0.1:{port}/v1/traces: Connection refused; is a collector running there, and "
@@ -93,24 +96,24 @@ def test_flush_of_a_black_hole_is_over_in_its_time() -> None:
     trains(2)
     began = time.monotonic()
     assert rl_otel.flush(timeout=0.2) == Delivery(pending=2, timed_out=True)
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0  # half of what one attempt may take
     rl_otel.shutdown(timeout=0.1)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_was_recorded_while_the_receiver_was_away_arrives(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     """An outage costs a delay: all spans arrive once, one line says that it began and one that it is over."""
-    with Receiver() as first:
-        http, grpc = (int(url.rpartition(":")[2]) for url in (first.http, first.grpc))
+    http, grpc = dead_port(), dead_port()
     rl_otel.configure(endpoint=f"http://127.0.0.1:{grpc if protocol == 'grpc' else http}", protocol=protocol)
     trains(20)
-    assert rl_otel.flush(timeout=0.3) == Delivery(pending=20, timed_out=True)
-    with Receiver(http_port=http, grpc_port=grpc) as second:
-        assert second.grpc
-        assert rl_otel.flush(timeout=15) == Delivery(sent=20)
+    until(lambda: messages(caplog))
+    assert rl_otel.flush(timeout=0.1) == Delivery(pending=20, timed_out=True)
+    with Receiver(http_port=http, grpc_port=grpc) as receiver:
+        assert receiver.grpc
+        until(lambda: rl_otel.flush(timeout=0.2) == Delivery(sent=20))
         trains(5)
         assert rl_otel.shutdown() == Delivery(sent=25)
-        ids = [span.proto.span_id for span in second.spans]
+        ids = [span.proto.span_id for span in receiver.spans]
     assert len(ids) == len(set(ids)) == 25
     said = messages(caplog)
     assert len(said) == 2
@@ -139,7 +142,8 @@ def test_partial_success_drops_what_was_rejected(protocol: str, receiver: Receiv
     """Of a request that is taken but for two spans, two are dropped."""
     receiver.script(Answer(rejected=2, text="too old"))
     configure(receiver, protocol)
-    trains(5)
+    with held_back():
+        trains(5)
     report = rl_otel.flush()
     assert report == Delivery(sent=3, dropped=2)
     assert not report
@@ -152,7 +156,8 @@ def test_a_wrong_path_is_said_and_costs_no_span(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.http}/traces")
     rl_otel.configure(run_dir="runs")
     trains(2)
-    assert rl_otel.flush(timeout=0.4) == Delivery(pending=2, timed_out=True)
+    until(lambda: messages(caplog))
+    assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=2, timed_out=True)
     assert messages(caplog) == [
         f"http/protobuf to {receiver.http}/traces: 404 Not Found: 404 page not found; OTLP receivers take traces at "
         f"/v1/traces: try endpoint='{receiver.http}'"
@@ -163,7 +168,8 @@ def test_the_grpc_port_for_http_is_said_and_costs_no_span(receiver: Receiver, ca
     """Http to a port where grpc listens gets one line that names grpc; the spans stay pending."""
     rl_otel.configure(endpoint=receiver.grpc, protocol="http/protobuf", run_dir="runs")
     trains(2)
-    assert rl_otel.flush(timeout=0.4) == Delivery(pending=2, timed_out=True)
+    until(lambda: messages(caplog))
+    assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=2, timed_out=True)
     (line,) = messages(caplog)
     assert f"http/protobuf to {receiver.grpc}/v1/traces: " in line
     assert "set protocol='grpc'" in line
@@ -189,10 +195,9 @@ def test_retry_after_is_honoured_even_by_a_flush(receiver: Receiver) -> None:
     configure(receiver)
     trains(1)
     receiver.wait(requests=1)
-    began = time.monotonic()
-    assert rl_otel.flush(timeout=0.2) == Delivery(pending=1, timed_out=True)
-    receiver.wait(spans=1)
-    assert time.monotonic() - began > 1.5
+    assert rl_otel.flush(timeout=PATIENCE) == Delivery(sent=1)
+    first, second = receiver.requests
+    assert second.at - first.at >= 2
 
 
 # --- What arrives -----------------------------------------------------------------------------------------------------
@@ -299,9 +304,10 @@ def test_where_all_is_refused_it_is_not_divided_for_ever(receiver: Receiver) -> 
     """A receiver that takes nothing is asked a few times, not once a span."""
     receiver.script(then=Answer(400))
     configure(receiver)
-    trains(300)
+    with held_back():
+        trains(300)
     assert rl_otel.shutdown() == Delivery(dropped=300)
-    assert len(receiver.requests) <= 100
+    assert len(receiver.requests) <= 50
 
 
 # --- Late values ------------------------------------------------------------------------------------------------------
@@ -318,11 +324,12 @@ def awaited(receiver: Receiver) -> _runtime.Runtime:
     return runtime
 
 
-def test_a_span_waits_for_its_late_values(receiver: Receiver) -> None:
+def test_a_span_waits_for_its_late_values(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """A span that says that values follow is sent once, with them; others do not wait for it."""
+    monkeypatch.setattr(route, "PATIENCE", 10 * route.PATIENCE)
     runtime = awaited(receiver)
     trains(1)
-    assert rl_otel.flush(timeout=0.3) == Delivery(sent=1, pending=1, timed_out=True)
+    until(lambda: rl_otel.flush(timeout=0.1) == Delivery(sent=1, pending=1, timed_out=True))
     runtime.journal.append(_record.Late(b"s" * 8, {"rl.loss": 0.5}))
     assert rl_otel.flush() == Delivery(sent=2)
     assert [span.attributes for span in receiver.spans if span.name == "step"] == [{"rl.step": 0, "rl.loss": 0.5}]

@@ -13,7 +13,7 @@ from rl_otel.testing import Traces
 from tests import process
 from tests.receiver import Answer, Receiver, black_hole, dead_port
 
-SLACK = 1.0  # s that a loaded machine may be late
+SLACK = 3.5  # s that a loaded machine may be late: with a timeout of 1 s still less than where none is given
 
 #: Prints when it has done its work, so that what follows is the leaving alone.
 SENDS = """
@@ -77,7 +77,7 @@ def test_what_was_recorded_is_delivered_at_exit(protocol: str) -> None:
     with Receiver() as receiver:
         left = seconds_to_leave(receiver.grpc if protocol == "grpc" else receiver.http, protocol)
         assert sorted(span.name for span in receiver.spans) == ["step", "train"]
-    assert left < 2 + SLACK
+    assert left < 5.0  # which is what it has to wait for where nobody answers
 
 
 # --- However it ends --------------------------------------------------------------------------------------------------

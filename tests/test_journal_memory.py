@@ -20,6 +20,7 @@ from tests.disk import disk
 from tests.receiver import Receiver
 from tests.records import HEAD, span, writer
 from tests.test_journal_segments import ids, on_disk
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,9 +211,7 @@ def test_the_keeper_writes_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
         assert not journals(Path("runs/r1"))
         place.space = None
-        deadline = time.monotonic() + 10
-        while not journals(Path("runs/r1")) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: journals(Path("runs/r1")))
         assert [span.name for span in Traces(Path("runs/r1")).spans] == ["step"]
 
 

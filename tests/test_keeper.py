@@ -12,6 +12,7 @@ import rl_otel
 from rl_otel import _keeper
 from rl_otel._record import End, Start
 from rl_otel.testing import capture
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from rl_otel.testing import Traces
@@ -25,39 +26,34 @@ def starts(traces: Traces) -> list[str]:
 CALLS = {"generate", "env.step", "env.reset"}
 
 
-@pytest.fixture
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_keeper, "LONG", 100_000_000)
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_keeper, "TICK", 0.02)
 
 
-@pytest.mark.usefixtures("_soon")
-def test_a_call_that_lasts_gets_its_start_record() -> None:
+def test_a_call_that_lasts_gets_its_start_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """A generate that is open for long is in the journal while it is open, once, as its end will be."""
+    monkeypatch.setattr(_keeper, "LONG", 0)
     with capture() as traces, rl_otel.trajectory("t"):
         with rl_otel.generate(model="m") as generation:
-            deadline = time.monotonic() + 10
-            while not starts(traces) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            time.sleep(0.1)
-            assert starts(traces) == ["generate"]
+            until(lambda: starts(traces))
+            with rl_otel.env_step():
+                until(lambda: "env.step" in starts(traces))  # so it has looked again
+            assert starts(traces) == ["generate", "env.step"]
         (start,) = (record for record in traces.records if isinstance(record, Start) and record.name == "generate")
-        (end,) = (record for record in traces.records if isinstance(record, End))
+        (end,) = (record for record in traces.records if isinstance(record, End) and record.name == "generate")
     assert (start.trace, start.span, start.parent, start.start) == (end.trace, end.span, end.parent, end.start)
     assert start.span.hex() == generation.span_id
     assert start.attributes["gen_ai.request.model"] == "m"
 
 
-@pytest.mark.usefixtures("_soon")
-def test_each_of_several_calls_gets_one() -> None:
+def test_each_of_several_calls_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls in flight at once are told apart, those that have ended are left out."""
     with capture() as traces, rl_otel.rollout():
         open_calls = [rl_otel.env_step(str(i)).start() for i in range(5)]
         open_calls.pop().end()
-        deadline = time.monotonic() + 10
-        while len(starts(traces)) < 4 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.1)
+        monkeypatch.setattr(_keeper, "LONG", 0)
+        until(lambda: len(starts(traces)) >= 4)
         for call in open_calls:
             call.end()
         found = [record for record in traces.records if isinstance(record, Start) and record.name == "env.step"]
@@ -74,9 +70,10 @@ def test_a_short_call_gets_none() -> None:
 
 def test_the_thread_ends_at_shutdown() -> None:
     """Stopped, there is no thread of ours left."""
+    before = set(threading.enumerate())
     rl_otel.configure(run_dir="runs")
     with rl_otel.step(0):
         pass
-    assert "rl_otel keeper" in {thread.name for thread in threading.enumerate()}
+    assert {thread.name for thread in set(threading.enumerate()) - before} == {"rl_otel keeper"}
     rl_otel.shutdown()
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rl_otel")]
+    until(lambda: set(threading.enumerate()) <= before)

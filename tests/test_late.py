@@ -18,9 +18,10 @@ from rl_otel.testing import capture
 from tests import needs
 from tests.device import Cuda, Device
 from tests.receiver import Receiver
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rl_otel.testing import Traces
 
@@ -32,14 +33,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuda]:
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=device))  # type: ignore[arg-type]
     yield device
     assert device.waited == []
-
-
-def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    """Wait until something has happened on another thread."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
 
 
 def late(traces: Traces) -> list[_record.Late]:

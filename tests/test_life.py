@@ -18,6 +18,7 @@ from rl_otel._journal import journals
 from rl_otel._life import lives
 from rl_otel._record import FORMAT, Process
 from tests import process
+from tests.waiting import until
 
 HERE = {semconv.HOST_NAME: socket.gethostname(), semconv.PROCESS_PID: os.getpid()}
 
@@ -28,22 +29,17 @@ HANGS = """
     import rl_otel
     from rl_otel import _clock, _keeper
     from rl_otel._journal import journals, read
+    from tests.waiting import until
 
     _clock.OFFSET -= 800_000_000_000
     _keeper.TICK, _keeper.LONG = 0.02, 10_000_000
     rl_otel.configure(run_dir="runs", run_id="hangs")
 
-    def wait_for(truth):
-        deadline = time.monotonic() + 10
-        while not truth() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert truth()
-
     with rl_otel.step(17), rl_otel.rollout(), rl_otel.trajectory("17/3"), rl_otel.env_step("swe"):
         [path] = journals(Path("runs/hangs"))
-        wait_for(lambda: [record for record, _ in read(path)][-1].name == "env.step")
+        until(lambda: [record for record, _ in read(path)][-1].name == "env.step")
         os.utime(path, (time.time() - 790, time.time() - 790))
-        wait_for(lambda: time.time() - path.stat().st_mtime < 100)
+        until(lambda: time.time() - path.stat().st_mtime < 100)
         os.kill(os.getpid(), 9)
 """
 
@@ -58,13 +54,10 @@ def test_a_process_killed_after_a_long_hang_shows_how_long(capsys: pytest.Captur
     assert "is gone; last heard of " in out
 
 
-def touched(path: Path) -> bool:
-    """Whether the keeper touches a file that looks old."""
+def wait_until_touched(path: Path) -> None:
+    """Wait until the keeper has touched a file that looks old."""
     os.utime(path, (1, 1))
-    deadline = time.monotonic() + 5
-    while path.stat().st_mtime == 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return path.stat().st_mtime > 1
+    until(lambda: path.stat().st_mtime > 1)
 
 
 def test_a_value_that_never_comes_does_not_stop_the_signs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +72,7 @@ def test_a_value_that_never_comes_does_not_stop_the_signs(monkeypatch: pytest.Mo
     never = Deferred(0.5)
     monkeypatch.setattr(never, "ready", lambda: False)
     runtime.defer(b"12345678", lambda *_: None, [(semconv.WORDS["step"]["loss"], never)])
-    assert touched(path)
+    wait_until_touched(path)
     assert len(runtime.late) == 1
 
 
@@ -91,7 +84,7 @@ def test_a_quiet_process_writes_nothing_to_say_that_it_lives(monkeypatch: pytest
         pass
     (path,) = journals(Path("runs/r1"))
     size = path.stat().st_size
-    assert touched(path)
+    wait_until_touched(path)
     assert path.stat().st_size == size
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
+import rl_otel
 from rl_otel import semconv
-from tests import process
+from tests.clock import running
 from tests.journal_maker import Maker, one_step, trace_of
 from tests.reporting import reported
 
@@ -77,25 +79,21 @@ def test_what_was_recorded_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_failed_trajectories_say_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_trajectories_say_why(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed one has its error in one line; three more are listed though they are not among the slowest."""
-    run = process.run(
-        """
-        import contextlib, time
-        import rl_otel
-        rl_otel.configure(run_dir="runs", run_id="r")
-        with contextlib.suppress(KeyError), rl_otel.step(0), rl_otel.rollout():
-            for k in range(11):
-                with contextlib.suppress(ValueError), rl_otel.trajectory(group=0, sample=k):
-                    time.sleep(0.02 if k < 5 else 0)
-                    if k > 3:
-                        raise ValueError(f"no such file: {k}\\n\x1b[31m" + "x" * 99)
-            raise KeyError("step")
-        """,
-        env={"RL_OTEL_PRINT": "1"},
-    )
+    monkeypatch.setenv("RL_OTEL_PRINT", "1")
+    rl_otel.configure(run_dir="runs", run_id="r")
+    with running() as clock, contextlib.suppress(KeyError), rl_otel.step(0), rl_otel.rollout():
+        for k in range(11):
+            with contextlib.suppress(ValueError), rl_otel.trajectory(group=0, sample=k):
+                clock.pass_by(2 if k < 5 else 1)
+                if k > 3:
+                    raise ValueError(f"no such file: {k}\n\x1b[31m" + "x" * 99)
+        raise KeyError("step")
+    rl_otel.shutdown()
+    printed = capsys.readouterr().out.splitlines()
     lines = reported(capsys, str(RUN), "--step", "0")[1]
-    assert lines[0] == run.stdout.splitlines()[0] == "Step   0 | failed: KeyError"
+    assert lines[0] == printed[0] == "Step   0 | failed: KeyError"
     shown = [line for line in lines if line.startswith("      ValueError: ")]
     assert [line[:35] for line in shown] == [f"      ValueError: no such file: {k} ?" for k in (4, 5, 6, 7)]
     assert all(len(line) == 80 for line in shown)

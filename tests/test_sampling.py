@@ -18,6 +18,7 @@ from rl_otel import Delivery
 from rl_otel.testing import Traces
 from tests import process
 from tests.receiver import Receiver
+from tests.shipping import held_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +136,8 @@ def test_a_failing_exporter_is_counted_and_said(
     """What an exporter fails to take is dropped, in one line; the exporter is shut down in the end."""
     exporter = Failing(error)
     rl_otel.configure(exporter=exporter)
-    record_steps(1)
+    with held_back():
+        record_steps(1)
     assert rl_otel.shutdown() == Delivery(dropped=3)
     assert exporter.stopped == 1
     line, _ = (record.getMessage() for record in caplog.records)

@@ -15,11 +15,12 @@ import pytest
 from rl_otel._send import Fault, State
 from tests.receiver import CERTIFICATE, Answer, Receiver, black_hole, dead_port, remote
 from tests.sending import HTTP, PROTOCOLS, body, endpoint, sending, sent
+from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GRACE = 0.5  # s that a loaded machine may be late
+GRACE = 4.0  # s that a loaded machine may be late
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_dead_port_is_tried_again_later(protocol: str) -> None:
     outcome = sent(f"http://127.0.0.1:{dead_port()}", protocol)
     assert (outcome.state, outcome.fault) == (State.RETRY, Fault.UNREACHABLE)
     assert "refused" in outcome.message
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < GRACE  # less than the 5 s that it may take
 
 
 def test_black_hole_costs_the_timeout_and_no_more(protocol: str) -> None:
@@ -65,7 +66,7 @@ def test_black_hole_costs_the_timeout_and_no_more(protocol: str) -> None:
 def test_an_answer_of_a_byte_at_a_time_does_not_outlive_the_timeout(protocol: str, tls: bool) -> None:
     """The timeout bounds the whole attempt, not each read."""
     with Receiver(tls=tls) as receiver:
-        receiver.script(Answer(drip=0.05))
+        receiver.script(Answer(drip=0.3))
         started = time.monotonic()
         outcome = sent(receiver.http, protocol, timeout=0.4, certificate=CERTIFICATE)
     assert (outcome.state, outcome.fault) == (State.RETRY, Fault.TIMEOUT)
@@ -137,19 +138,15 @@ def test_connection_is_kept_and_renewed(protocol: str) -> None:
 
 def test_outage_is_survived_by_the_same_sender(protocol: str) -> None:
     """A receiver that dies and comes back on its port gets the next request."""
-    with remote() as first:
-        ports = {name: int(getattr(first, name).rpartition(":")[2]) for name in ("http", "grpc")}
-        with sending(endpoint(first, protocol), protocol) as sender:
-            assert sender.send(body(protocol), 3, 5.0).ok
-            os.kill(first.process.pid, signal.SIGKILL)
-            first.process.wait()
-            assert sender.send(body(protocol), 3, 1.0).state is State.RETRY
-            with remote(http_port=ports["http"], grpc_port=ports["grpc"]) as second:
-                deadline = time.monotonic() + 10
-                while not (outcome := sender.send(body(protocol), 3, 1.0)).ok and time.monotonic() < deadline:
-                    time.sleep(0.05)
-                assert outcome.ok
-                assert second.counts == {"requests": 1, "accepted": 1, "spans": 3}
+    ports = {"http_port": dead_port(), "grpc_port": dead_port()}
+    with remote(**ports) as first, sending(endpoint(first, protocol), protocol) as sender:
+        assert sender.send(body(protocol), 3, PATIENCE).ok
+        os.kill(first.process.pid, signal.SIGKILL)
+        first.process.wait()
+        assert sender.send(body(protocol), 3, PATIENCE).state is State.RETRY
+        with remote(**ports) as second:
+            until(lambda: sender.send(body(protocol), 3, PATIENCE).ok)
+            assert second.counts == {"requests": 1, "accepted": 1, "spans": 3}
 
 
 def test_closed_sender_opens_again(receiver: Receiver, protocol: str) -> None:

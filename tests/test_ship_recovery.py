@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,11 @@ import pytest
 
 import rl_otel
 from rl_otel import _record, _runtime, semconv
-from rl_otel._journal import Lock, Sent, frame, journals, read, segment_path
+from rl_otel._journal import Sent, frame, journals, read, segment_path
 from tests import process
 from tests.receiver import Receiver, dead_port
-from tests.shipping import arrived, ended, names, play, play_step, ship
+from tests.shipping import arrived, ended, held_back, names, play, play_step, ship
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,10 +62,8 @@ def killed(receiver: Receiver) -> Path:
 def _at_rest(receiver: Receiver) -> None:
     """Wait until the process remembers all that arrived: killed between the two it would rightly send some again."""
     receiver.wait(spans=30)
-    deadline = time.monotonic() + 10
-    while sum(path.stat().st_size for path in Path("runs/run").glob("*.sent")) < 8 * len(receiver.spans):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    sent = Path("runs/run")
+    until(lambda: sum(path.stat().st_size for path in sent.glob("*.sent")) >= 8 * len(receiver.spans))
 
 
 def test_what_a_killed_process_left_is_shipped(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,14 +121,11 @@ def test_a_process_waits_while_somebody_ships_its_journal(receiver: Receiver) ->
     rl_otel.configure(service_name="grpo", endpoint=receiver.http, run_dir="runs", run_id="run")
     assert _runtime.active is not None
     base = _runtime.active.journal.base
-    base.parent.mkdir(parents=True)
-    lock = Lock(base)
-    assert lock.take()
-    play_step(0, 2, 2)
-    assert rl_otel.flush(timeout=0.2) == rl_otel.Delivery(pending=12, timed_out=True)
-    (first, *_) = ended(base.parent)
-    Sent(segment_path(base, 0)).add([first])
-    lock.release()
+    with held_back():
+        play_step(0, 2, 2)
+        assert rl_otel.flush(timeout=0.2) == rl_otel.Delivery(pending=12, timed_out=True)
+        (first, *_) = ended(base.parent)
+        Sent(segment_path(base, 0)).add([first])
     assert rl_otel.shutdown() == rl_otel.Delivery(sent=12)
     assert set(arrived(receiver)) == ended(base.parent) - {first}
 
@@ -200,6 +195,6 @@ def test_shutdown_keeps_its_time_with_much_to_inherit(receiver: Receiver) -> Non
     assert rl_otel.shutdown(timeout=0.3) == rl_otel.Delivery(pending=1, timed_out=True)
     for thread in threading.enumerate():
         if thread.name == "rl_otel ship":
-            thread.join(10)  # it was not waited for, and has the lock until its last try is over
+            thread.join()  # it was not waited for, and has the lock until its last try is over
     assert ship(folder, receiver) == 0
     assert names(receiver)["train"] == 1
