@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.receiver import Receiver
+
 pytest_plugins = ["rl_otel.testing"]
 
 #: Variables of these families would make a developer's shell, or a cluster's, part of the test.
@@ -61,6 +63,21 @@ def _errors_surface(_clean_environment: None, monkeypatch: pytest.MonkeyPatch) -
 
         rl_otel.shutdown(timeout=1.0)
     _forget_global_providers()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A back end that takes everything until the test scripts it."""
+    from tests.receiver import Receiver
+
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what was recorded sent at once, and not once a second."""
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 
 
 def _forget_current_span() -> None:

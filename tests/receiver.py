@@ -110,7 +110,7 @@ class Receiver:
 
     def __enter__(self) -> Self:
         self._http = _HttpServer(("127.0.0.1", self._ports[0]), self, tls=self._tls)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.005,), daemon=True)
         self._thread.start()
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,15 +12,6 @@ from rl_otel import Delivery, _runtime
 from rl_otel.testing import Traces
 from tests import needs, process
 from tests.receiver import Receiver
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
 
 
 def one_span() -> None:
@@ -172,7 +163,7 @@ BROKEN = """
 @needs.grpc
 def test_a_broken_grpc_stops_the_sending_alone(receiver: Receiver) -> None:
     """The run goes on and is in the journal; one line says what cannot be imported."""
-    done = process.run(BROKEN, "grpc", receiver.grpc, "grpc", "0.1")
+    done = process.run(BROKEN, "grpc", receiver.grpc, "grpc", "0.1", env={"OTEL_BSP_SCHEDULE_DELAY": "20"})
     assert done.stdout == "0 4 0 0\n"
     (line,) = done.stderr.splitlines()
     assert "grpc cannot be imported: Descriptors cannot be created directly." in line

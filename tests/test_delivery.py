@@ -20,22 +20,12 @@ from tests.shipping import held_back
 from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.otlp import ReceivedSpan
 
 PROTOCOLS = ("http/protobuf", "http/json", "grpc")
 
 
-@pytest.fixture(autouse=True)
-def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
+pytestmark = pytest.mark.usefixtures("look_often")
 
 
 def configure(receiver: Receiver, protocol: str = "http/protobuf", **settings: Any) -> None:

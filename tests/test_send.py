@@ -23,19 +23,6 @@ if TYPE_CHECKING:
 GRACE = 4.0  # s that a loaded machine may be late
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def receiver(shared: Receiver) -> Receiver:
-    shared.requests.clear()
-    shared.script()
-    return shared
-
-
 @pytest.fixture(params=PROTOCOLS)
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -18,19 +17,7 @@ from rl_otel._record import End, Event, Foreign, Link, encode
 from tests.receiver import Receiver
 from tests.shipping import arrived, copied, names, play, play_step, ship
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
+pytestmark = pytest.mark.usefixtures("look_often")
 
 
 def configure(receiver: Receiver, budget: int) -> None:

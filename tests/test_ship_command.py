@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,15 +12,6 @@ from rl_otel import _cli, semconv
 from rl_otel._cli import ship as command
 from tests.receiver import Answer, Receiver, dead_port
 from tests.shipping import arrived, copied, ended, names, play, record, ship
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,15 +12,6 @@ from rl_otel._cli import ship as command
 from tests.otlp import from_json
 from tests.receiver import Answer, Receiver, dead_port, spans_of
 from tests.shipping import arrived, ended, record, ship
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
 
 
 def exported(trajectories: int = 2, turns: int = 2) -> tuple[Path, Path]:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +17,6 @@ from tests import process
 from tests.receiver import Receiver, dead_port
 from tests.shipping import arrived, ended, held_back, names, play, play_step, ship
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KILLED = """
     import os, sys, rl_otel
@@ -36,15 +32,7 @@ _KILLED = """
 """
 
 
-@pytest.fixture(autouse=True)
-def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
+pytestmark = pytest.mark.usefixtures("look_often")
 
 
 def killed(receiver: Receiver) -> Path:

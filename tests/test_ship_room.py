@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +14,6 @@ from tests.receiver import Receiver, dead_port
 from tests.shipping import arrived, play_step
 from tests.waiting import until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _CAP = 100_000
 
 
@@ -27,12 +23,6 @@ def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "CAP", _CAP)
     monkeypatch.setattr(writer, "SEGMENT", 20_000)
     monkeypatch.setattr(shipper, "_TRIM", 0.0)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
 
 
 def on_disk(folder: str) -> int:
