@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from rl_otel import _safety
 from tests import needs
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +63,8 @@ def _errors_surface(_clean_environment: None, monkeypatch: pytest.MonkeyPatch) -
     if "rl_otel._runtime" in sys.modules:
         import rl_otel
 
-        rl_otel.shutdown(timeout=1.0)
+        rl_otel.shutdown(timeout=0.1)
+        _let_our_threads_end()
     _forget_global_providers()
 
 
@@ -78,6 +81,16 @@ def receiver() -> Iterator[Receiver]:
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have what was recorded sent at once, and not once a second."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+
+
+def _let_our_threads_end() -> None:
+    # `shutdown` waits no longer than it may for one that is sending; what that one says is not the next test's.
+    if receiver := sys.modules.get("tests.receiver"):
+        receiver.close_ports()
+    for thread in threading.enumerate():
+        if thread.name.startswith("rl_otel "):
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), thread
 
 
 def _forget_current_span() -> None:

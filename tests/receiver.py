@@ -14,7 +14,6 @@ receiver:`, used the same way. `python -m tests.receiver` prints its ports and r
 
 from __future__ import annotations
 
-import atexit
 import base64
 import contextlib
 import dataclasses
@@ -360,11 +359,15 @@ def _unpacked(packed: dict[str, Any]) -> Received:
 # --- Ports where nobody answers ---------------------------------------------------------------------------------------
 
 _held = contextlib.ExitStack()
-atexit.register(_held.close)
+
+
+def close_ports() -> None:
+    """Let go of the ports: who still waits for an answer there gets none."""
+    _held.close()
 
 
 def dead_port() -> int:
-    """Return a port of 127.0.0.1 that refuses connections until a receiver is put there; nobody else gets it."""
+    """Return a port of 127.0.0.1 that refuses connections until a receiver is put there; no other test gets it."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", 0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -81,5 +80,3 @@ spans = ends | foreigners
 few = {"attributes": st.dictionaries(texts, scalars, max_size=2), "links": st.just([]), "events": st.just([])}
 small = st.builds(End, **common | few) | st.builds(Foreign, **common | few, scope=texts, scope_version=texts)
 batches = st.lists(small, max_size=4)
-
-wide = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,6 +14,7 @@ from tests.budgeted import Story, ended, full, played, selector, shown, step
 # --- Under a budget that does not suffice -----------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_a_step_of_41_000_spans_is_cut_to_a_budget_of_3_000() -> None:
     """C42, C43: all phases and trajectories arrive, and detail of whole trajectories until the budget is used up."""
     story = step(512, 80)

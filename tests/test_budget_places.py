@@ -200,6 +200,7 @@ def test_what_ended_after_its_trajectory_weighs_with_it() -> None:
 # --- Many -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("trajectories", "calls"), [(512, 194), (20_000, 4)], ids=["long", "short"])
 def test_a_hundred_thousand_spans_in_one_step_are_held_in_eight_megabytes(trajectories: int, calls: int) -> None:
     """Held are numbers, not spans, however they are divided among trajectories."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_otel import semconv
@@ -12,7 +13,7 @@ from rl_otel._budget import Budget, quota
 from rl_otel._budget.refs import Held, Refs
 from tests.budgeted import TRACE, Story, ended, played, selector
 
-few = settings(max_examples=40)
+pytestmark = pytest.mark.once
 
 _NAMES = (semconv.GENERATE, semconv.ENV_STEP, semconv.REWARD, "foreign")
 
@@ -70,7 +71,6 @@ def _call(story: Story, at: float, span: str, parent: str, randoms: Any) -> None
 budgets = st.sampled_from([60, 100, 300, 10_000])
 
 
-@few
 @given(stories(), budgets, st.sampled_from([8, 512]))
 def test_never_above_the_budget_and_nothing_lost(story: Story, spans: int, batch: int) -> None:
     """Spans and bytes, as really encoded with their resources, stay below; what is not sent is kept, once each."""
@@ -88,7 +88,6 @@ def test_never_above_the_budget_and_nothing_lost(story: Story, spans: int, batch
     assert sent.size <= counted[1] or not sent.spans
 
 
-@few
 @given(stories(), budgets)
 def test_shown_and_kept_add_up(story: Story, spans: int) -> None:
     """Each rollout's figures are those of the trajectories that ended in it, and its spans are all of them."""
@@ -104,7 +103,6 @@ def test_shown_and_kept_add_up(story: Story, spans: int) -> None:
     assert all(semconv.ROLLOUT_SPANS_SHOWN not in record.attributes for record in ended(story.records))
 
 
-@few
 @given(stories(), budgets)
 def test_a_replay_decides_alike(story: Story, spans: int) -> None:
     """After a crash the journal is read again from its beginning: the same spans leave, with the same attributes."""
@@ -112,7 +110,6 @@ def test_a_replay_decides_alike(story: Story, spans: int) -> None:
     assert first == again
 
 
-@few
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 20), st.integers(200, 900), st.randoms())
 def test_the_slowest_and_the_failed_are_there_whenever_any_detail_is(
     failures: list[bool], calls: int, spans: int, randoms: Any
@@ -137,7 +134,6 @@ def test_the_slowest_and_the_failed_are_there_whenever_any_detail_is(
         assert all(counts[number] == calls for number in first)
 
 
-@few
 @given(st.integers(0, 20_000), st.integers(1, 300), st.none() | st.integers(1, 16))
 def test_quotas_are_never_more_than_the_budget(spans: int, world: int, local: int | None) -> None:
     """Over all ranks the parts stay within the whole, at most sixteen send, and the owner has half or more."""
@@ -167,7 +163,6 @@ refs = st.tuples(st.integers(0, 2**31), st.integers(0, 2**40), st.integers(1, 2*
 helds = st.builds(Held, refs, st.none() | refs)
 
 
-@few
 @given(st.lists(st.tuples(helds, st.integers(0, 2**40))), st.lists(st.tuples(helds, st.integers(0, 2**40))))
 def test_refs_give_back_what_was_held(first: list[tuple[Held, int]], second: list[tuple[Held, int]]) -> None:
     """Places, late values and sizes come back in their order, however they were put together."""

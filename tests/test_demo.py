@@ -20,7 +20,7 @@ from tests.receiver import Receiver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [needs.torch, needs.gymnasium, pytest.mark.timeout(180)]
+pytestmark = [needs.torch, needs.gymnasium, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parent.parent
 SHORT = ["--groups", "4", "--group-size", "4"]  # trajectory 13 of every 16 is slow: the second of the last group
@@ -69,17 +69,30 @@ def command(*arguments: str | Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("demo")
-    return finish(start(folder, "--steps", "8", *SHORT), folder)
+def back_end() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="module")
-def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, Receiver]]:
-    folder = tmp_path_factory.mktemp("sent")
-    with Receiver() as receiver:
-        process = start(folder, "--steps", "2", *SHORT, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.http)
-        yield finish(process, folder), receiver
+def runs(tmp_path_factory: pytest.TempPathFactory, back_end: Receiver) -> tuple[Run, Run]:
+    """Two runs at once: one to look at, and a shorter one that sends."""
+    folders = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("sent")
+    processes = (
+        start(folders[0], "--steps", "8", *SHORT),
+        start(folders[1], "--steps", "2", *SHORT, OTEL_EXPORTER_OTLP_ENDPOINT=back_end.http),
+    )
+    return finish(processes[0], folders[0]), finish(processes[1], folders[1])
+
+
+@pytest.fixture
+def demo(runs: tuple[Run, Run]) -> Run:
+    return runs[0]
+
+
+@pytest.fixture
+def sent(runs: tuple[Run, Run]) -> Run:
+    return runs[1]
 
 
 def spans_of(exported: str) -> list[Any]:
@@ -144,22 +157,20 @@ def test_exported_step_holds_the_slowest_trajectory(demo: Run) -> None:
     assert float(words[-1].rstrip("s")) == pytest.approx(seconds, abs=0.05)
 
 
-def test_sends_where_an_endpoint_is_set(sent: tuple[Run, Receiver]) -> None:
+def test_sends_where_an_endpoint_is_set(sent: Run, back_end: Receiver) -> None:
     """With an endpoint in the environment the back end gets every span of the run folder, and the run says so."""
-    run, receiver = sent
-    assert run.errors == ""
-    exported = spans_of(command("export", run.folder))
-    assert said(run, "Sent") == f"{len(exported)} spans, 0 pending, 0 dropped"
-    assert {span.proto.span_id for span in receiver.spans} == {span.span_id for span in exported}
+    assert sent.errors == ""
+    exported = spans_of(command("export", sent.folder))
+    assert said(sent, "Sent") == f"{len(exported)} spans, 0 pending, 0 dropped"
+    assert {span.proto.span_id for span in back_end.spans} == {span.span_id for span in exported}
 
 
-def test_a_seed_gives_the_same_run(demo: Run, sent: tuple[Run, Receiver]) -> None:
+def test_a_seed_gives_the_same_run(demo: Run, sent: Run) -> None:
     """Two runs of one seed earn the same rewards, whatever order their threads finish in."""
-    assert len(sent[0].rewards) == 2
-    assert sent[0].rewards == demo.rewards[:2]
+    assert len(sent.rewards) == 2
+    assert sent.rewards == demo.rewards[:2]
 
 
-@pytest.mark.timeout(400)
 def test_learns(tmp_path: Path) -> None:
     """For each of three seeds the last five steps' mean reward is above the first five's by three standard errors."""
     folders = [tmp_path / str(seed) for seed in range(3)]

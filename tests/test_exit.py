@@ -13,7 +13,7 @@ from rl_otel.testing import Traces
 from tests import process
 from tests.receiver import Answer, Receiver, black_hole, dead_port
 
-SLACK = 3.5  # s that a loaded machine may be late: with a timeout of 1 s still less than where none is given
+SLACK = 4.0  # s that a loaded machine may be late: still less than what it may wait where nothing is said
 
 #: Prints when it has done its work, so that what follows is the leaving alone.
 SENDS = """
@@ -50,21 +50,22 @@ def seconds_to_leave(endpoint: str, protocol: str, look_up: str = "", timeout: s
 def test_leaves_in_time_where_nobody_answers(port: object, protocol: str) -> None:
     """A port that refuses or swallows costs the timeout that was given and no more."""
     assert callable(port)
-    assert seconds_to_leave(f"http://127.0.0.1:{port()}", protocol, timeout="1") < 1 + SLACK
+    assert seconds_to_leave(f"http://127.0.0.1:{port()}", protocol, timeout="0.3") < 0.3 + SLACK
 
 
 def test_leaves_in_time_from_a_receiver_of_one_byte_a_second() -> None:
     """A receiver that keeps the answer coming for ever does not keep the process."""
     with Receiver() as receiver:
         receiver.script(then=Answer(drip=1.0))
-        assert seconds_to_leave(receiver.http, "http/protobuf", timeout="1") < 1 + SLACK
+        assert seconds_to_leave(receiver.http, "http/protobuf", timeout="0.3") < 0.3 + SLACK
 
 
 def test_leaves_in_time_while_a_name_is_looked_up() -> None:
     """A name server that never answers holds up a thread that nobody waits for."""
-    assert seconds_to_leave("http://collector.example:4318", "http/protobuf", "hang", timeout="1") < 1 + SLACK
+    assert seconds_to_leave("http://collector.example:4318", "http/protobuf", "hang", timeout="0.3") < 0.3 + SLACK
 
 
+@pytest.mark.once
 def test_leaves_after_five_seconds_where_nothing_else_is_said() -> None:
     """Without a call of `shutdown` the end of the process waits for its five seconds."""
     left = seconds_to_leave(f"http://127.0.0.1:{black_hole()}", "http/protobuf")

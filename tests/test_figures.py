@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -352,6 +353,7 @@ def test_the_first_step_is_left_out_of_medians() -> None:
     assert (figures.wall, figures.setup, figures.other, figures.between) == (400, 40, 4, 180)
 
 
+@pytest.mark.once
 def test_a_long_run_keeps_integers_not_steps() -> None:
     """A step costs the run a few dozen bytes: a hundred thousand of them are a few megabytes."""
     figures = RunFigures(0)

@@ -308,6 +308,7 @@ def test_the_later_value_wins_whichever_comes_late(cuda: Cuda, traces: Traces) -
     assert late(traces) == [_record.Late(second.span, {"rl.loss": 5.0})]
 
 
+@pytest.mark.usefixtures("look_often")
 def test_the_back_end_gets_the_span_once_with_its_value(cuda: Cuda) -> None:
     """No back end amends a span: it is sent when its value is there, and only then."""
     with Receiver() as receiver, capture(endpoint=receiver.http):

@@ -109,7 +109,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 @given(actions)
 def test_the_recorded_tree_is_the_models(program: list[tuple[str, int, int]]) -> None:
     """Opened and ended in any order and any context, each span is recorded once, under the nearest open ancestor."""

@@ -29,7 +29,6 @@ from tests.spans import (
     names,
     only,
     spans,
-    wide,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -231,7 +230,6 @@ def test_json_is_one_line_with_ids_in_small_hex() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@wide
 @given(st.data())
 def test_whatever_is_encoded_decodes_to_the_same(protocol: str, data: st.DataObject) -> None:
     """Any span arrives with the values and types it was recorded with, within what OTLP can hold."""
@@ -239,7 +237,6 @@ def test_whatever_is_encoded_decodes_to_the_same(protocol: str, data: st.DataObj
     assert repr(as_read(only(span, protocol))) == repr(as_told(span))
 
 
-@wide
 @given(batches)
 def test_what_came_through_a_journal_encodes_to_the_same_bytes(records: list[Span]) -> None:
     """A span is sent again from the journal byte for byte as it was sent at first."""
@@ -256,7 +253,6 @@ def _encodable_in_journal(record: Span) -> bool:
         return False
 
 
-@wide
 @given(batches, attribute_sets, st.booleans())
 def test_protobuf_and_json_say_the_same(records: list[Span], resource: Attributes, one_service: bool) -> None:
     """Both encodings of a batch are the same message."""

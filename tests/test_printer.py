@@ -39,6 +39,7 @@ def test_with_a_switch_each_step_and_the_summary_are_printed() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("rank", ["1", "3"])
 def test_one_process_of_a_run_prints(rank: str) -> None:
     """Of four ranks only the first prints, even with the switch."""
@@ -48,6 +49,7 @@ def test_one_process_of_a_run_prints(rank: str) -> None:
     assert "Training Summary" in process.run(TWO_STEPS, env={**env, "RANK": "0"}).stdout
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("switch", "printed"), [("", True), ("0", False)])
 def test_on_a_terminal_it_is_printed(switch: str, printed: bool) -> None:
     """A terminal gets the tables unless `RL_OTEL_PRINT=0`."""
@@ -69,6 +71,7 @@ def test_a_run_without_steps_prints_no_summary(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.once
 @needs.rich
 def test_what_a_terminal_takes_is_loaded_before_the_first_step() -> None:
     """Rich takes a while to load: `configure()` does it where tables will be printed, and nowhere else."""
@@ -83,6 +86,7 @@ def test_what_a_terminal_takes_is_loaded_before_the_first_step() -> None:
     assert process.run(script).stdout == "False\n"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["a\x1b[31mb", "a\rb", "a\u202eb"])
 def test_control_characters_in_names_reach_no_output(name: str) -> None:
     """Phases and ids come from data: what would colour, overwrite or turn round the line becomes a question mark."""
@@ -99,6 +103,7 @@ def test_control_characters_in_names_reach_no_output(name: str) -> None:
     assert set(shown) - {"\n"} == {character for character in shown if character.isprintable()}
 
 
+@pytest.mark.once
 @needs.tqdm
 def test_a_progress_bar_keeps_its_line() -> None:
     """The table never continues a bar's line: tqdm clears its bars first, and draws them again beneath."""

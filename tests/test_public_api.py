@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import pytest
 
 import rl_otel
+from tests import process
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -35,8 +34,16 @@ def test_each_name_loads_and_is_documented(name: str) -> None:
 def test_each_part_loads_first_in_a_process() -> None:
     """Whatever a program asks for first, it works: no name relies on another one being loaded."""
     one_of_each = {getattr(getattr(rl_otel, name), "__module__", ""): name for name in rl_otel.__all__}
-    for name in one_of_each.values():
-        subprocess.run([sys.executable, "-W", "error", "-c", f"from rl_otel import {name}"], check=True)
+    script = """
+        import os, sys
+        for name in sys.argv[1:]:
+            if os.fork() == 0:
+                exec(f"from rl_otel import {name}")
+                os._exit(0)
+            assert os.wait()[1] == 0, name
+        assert "rl_otel" not in sys.modules
+    """
+    process.run(script, *one_of_each.values())
 
 
 def test_the_version_is_a_text() -> None:

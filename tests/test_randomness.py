@@ -115,6 +115,7 @@ def test_ids_are_distinct_whatever_is_seeded() -> None:
     assert all(len(span) == 16 and set(span) != {"0"} for span in spans)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("kind", ["plain", pytest.param("torch", marks=[needs.torch, needs.numpy])])
 def test_tracing_changes_no_random_number(kind: str) -> None:
     """With tracing off, on, sampled or sending, a seeded run draws the same and leaves its generators the same."""

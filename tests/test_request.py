@@ -14,11 +14,10 @@ from rl_otel import semconv
 from rl_otel._otlp import Request, Unencodable, encode, encode_protobuf, encoding_of, groups
 from rl_otel._record import Foreign
 from tests.otlp import values
-from tests.spans import PROTOCOLS, RESOURCE, SPAN, TRACE, batches, decoded, end, names, wide
+from tests.spans import PROTOCOLS, RESOURCE, SPAN, TRACE, batches, decoded, end, names
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@wide
 @given(st.data())
 def test_request_is_what_encode_makes_and_never_larger_than_its_size(protocol: str, data: st.DataObject) -> None:
     """A request made span by span says the same as one made at once, its size is a bound, its halves are all of it."""

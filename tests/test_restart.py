@@ -17,6 +17,8 @@ from tests import process
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+pytestmark = pytest.mark.once
+
 #: Prints trace and span ids of what it records.
 RECORDS = """
     import json, random

@@ -43,9 +43,9 @@ def test_dead_port_is_tried_again_later(protocol: str) -> None:
 def test_black_hole_costs_the_timeout_and_no_more(protocol: str) -> None:
     """A port that accepts and never answers holds the sender for as long as it allowed."""
     started = time.monotonic()
-    outcome = sent(f"http://127.0.0.1:{black_hole()}", protocol, timeout=0.3)
+    outcome = sent(f"http://127.0.0.1:{black_hole()}", protocol, timeout=0.2)
     assert (outcome.state, outcome.fault) == (State.RETRY, Fault.TIMEOUT)
-    assert 0.25 < time.monotonic() - started < 0.3 + GRACE
+    assert 0.15 < time.monotonic() - started < 0.2 + GRACE
 
 
 @pytest.mark.parametrize("protocol", HTTP)
@@ -53,11 +53,11 @@ def test_black_hole_costs_the_timeout_and_no_more(protocol: str) -> None:
 def test_an_answer_of_a_byte_at_a_time_does_not_outlive_the_timeout(protocol: str, tls: bool) -> None:
     """The timeout bounds the whole attempt, not each read."""
     with Receiver(tls=tls) as receiver:
-        receiver.script(Answer(drip=0.3))
+        receiver.script(Answer(drip=0.1))
         started = time.monotonic()
-        outcome = sent(receiver.http, protocol, timeout=0.4, certificate=CERTIFICATE)
+        outcome = sent(receiver.http, protocol, timeout=0.2, certificate=CERTIFICATE)
     assert (outcome.state, outcome.fault) == (State.RETRY, Fault.TIMEOUT)
-    assert time.monotonic() - started < 0.4 + GRACE
+    assert time.monotonic() - started < 0.2 + GRACE
 
 
 @pytest.mark.parametrize("protocol", HTTP)
@@ -65,9 +65,9 @@ def test_receiver_that_does_not_read_does_not_outlive_the_timeout(protocol: str)
     """A request that does not fit into the buffers on the way is given up in time."""
     started = time.monotonic()
     with sending(f"http://127.0.0.1:{black_hole()}", protocol) as sender:
-        outcome = sender.send(bytes(32 << 20), 1, 0.4)
+        outcome = sender.send(bytes(32 << 20), 1, 0.2)
     assert (outcome.state, outcome.fault) == (State.RETRY, Fault.TIMEOUT)
-    assert time.monotonic() - started < 0.4 + GRACE
+    assert time.monotonic() - started < 0.2 + GRACE
 
 
 def test_timeout_of_nothing_gives_up_at_once(receiver: Receiver, protocol: str) -> None:

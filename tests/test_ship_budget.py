@@ -24,6 +24,7 @@ def configure(receiver: Receiver, budget: int) -> None:
     rl_otel.configure(service_name="grpo", endpoint=receiver.http, run_dir="runs", run_id="run", trace_budget=budget)
 
 
+@pytest.mark.once
 def test_a_large_step_arrives_within_its_budget(receiver: Receiver) -> None:
     """Of 41,000 spans as many go as the back end opens, the slowest whole, and the totals are those of all."""
     configure(receiver, 3000)
@@ -87,6 +88,7 @@ def test_the_temporary_folder_stays_where_something_was_kept(receiver: Receiver,
         assert len(list((tmp_path / "scratch").glob(f"rl-otel-*/run{budget}/*.journal"))) == left
 
 
+@pytest.mark.once
 def test_a_replay_decides_alike(receiver: Receiver) -> None:
     """Another reader of the same journal sends the same spans, byte for byte."""
     configure(receiver, 300)

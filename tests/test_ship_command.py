@@ -103,6 +103,7 @@ def test_a_step_alone(run: Path, receiver: Receiver) -> None:
 # --- What the budget kept back ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "trajectories"),
     [
@@ -131,6 +132,7 @@ def test_detail_follows_as_it_would_have_been(
     assert len(arrived(receiver)) == len(sent) + 2
 
 
+@pytest.mark.once
 def test_all_is_all(run: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
     """With `--all --force` every span that ended is there, and nothing is kept back any more."""
     assert ship(run, receiver, "--all", "--force") == 0

@@ -33,6 +33,7 @@ def on_disk(folder: str) -> int:
     return total
 
 
+@pytest.mark.once
 def test_in_an_outage_the_oldest_go_and_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     """Pending and dropped are all that ended, and no more is on disk than may be."""
     rl_otel.configure(endpoint=f"http://127.0.0.1:{dead_port()}", run_id="run")
@@ -46,6 +47,7 @@ def test_in_an_outage_the_oldest_go_and_are_counted(caplog: pytest.LogCaptureFix
     assert any("wait to be sent, the oldest go" in message for message in caplog.messages)
 
 
+@pytest.mark.once
 def test_what_was_sent_makes_room(receiver: Receiver) -> None:
     """While the back end answers, all arrives once, and the folder stays small."""
     rl_otel.configure(endpoint=receiver.http, run_id="run")
