@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from rl_otel import _safety
 from rl_otel._clock import monotonic, now
 from rl_otel._late import Late
+from rl_otel._thread import Worker
 from rl_otel._timeline import Open, Timeline
 
 TICK: Final = 5.0  # s between two looks
@@ -38,26 +38,18 @@ class Keeper:
         self._announced: set[int] = set()
         self._wake = threading.Event()
         self._stopped = False
-        self._thread: threading.Thread | None = None
+        self.worker = Worker("rl_otel keeper", self._run, self._wake.set)
 
     def start(self) -> None:
         """Start the thread, once."""
-        if self._thread is None and not self._stopped:
-            self._thread = threading.Thread(target=self._run, name="rl_otel keeper", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError as error:
-                self._thread = None
-                self._stopped = sys.is_finalizing() or "shutdown" in str(error)
-                if not self._stopped:  # no more threads are to be had: tried again later
-                    _safety.say("thread", "rl_otel: cannot start a thread of its own: %s", error)
+        if not self._stopped:
+            self._stopped = not self.worker.start()
 
     def stop(self) -> None:
         """End the thread with a last look, and wait for that a moment."""
         self._stopped = True
         self._wake.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join(1.0)
+        self.worker.join(1.0)
 
     def look(self) -> None:
         """Look now: a value is on its way."""
@@ -66,7 +58,10 @@ class Keeper:
     def _run(self) -> None:
         last = False
         while not last:
-            self._wake.wait(SOON if self._late else TICK)
+            with self.worker.pause():
+                self._wake.wait(SOON if self._late else TICK)
+            if self.worker.leaves():
+                return
             self._wake.clear()
             last = self._stopped
             try:

@@ -28,6 +28,7 @@ from rl_otel._late import Late, Put
 from rl_otel._printer import Printer
 from rl_otel._ship import Delivery, Outlet, Plan, Shipper
 from rl_otel._terminal import on_terminal
+from rl_otel._thread import Worker
 from rl_otel._timeline import Open, Timeline
 
 _RECENT: Final = 16_384  # trajectories inside steps that a later step can link to by their id
@@ -35,6 +36,7 @@ _KNOWN_IDS: Final = 100_000  # trajectories of a trace of their own that are rem
 
 active: Runtime | None = None
 _lock = threading.RLock()  # a signal handler may call shutdown()
+_away: list[Worker] = []  # while the host forks
 
 
 class Runtime:
@@ -205,6 +207,11 @@ class Runtime:
         counts = tally.sent, pending, tally.kept, tally.dropped + lost
         return Delivery(*counts, timed_out=not done, folder=self.folder.shown)
 
+    @property
+    def workers(self) -> list[Worker]:
+        """The threads of this runtime."""
+        return [self.keeper.worker, *([self._shipper.worker] if self._shipper is not None else [])]
+
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self.journal.abandon()
@@ -288,8 +295,26 @@ def _prints(config: Config, identity: Identity) -> bool:
     return config.print is True or on_terminal()
 
 
+def _before_fork() -> None:
+    try:
+        for worker in active.workers if active is not None else ():
+            worker.before_fork()
+            _away.append(worker)
+    except Exception as error:
+        _safety.swallow("a fork", error)
+
+
 def _after_fork() -> None:
+    try:
+        while _away:
+            _away.pop().after_fork()
+    except Exception as error:
+        _safety.swallow("a fork", error)
+
+
+def _after_fork_in_child() -> None:
     global active, _lock
+    _away.clear()
     _lock = threading.RLock()
     parent, active = active, None
     try:
@@ -299,4 +324,4 @@ def _after_fork() -> None:
 
 
 atexit.register(shutdown)
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -13,10 +13,11 @@ from rl_otel.testing import Recorded, Traces
 from tests import process
 from tests.receiver import Receiver
 
-#: Python warns of forks beside threads, ours among them; that is the host's business.
+#: Forks as such, and what they record. Warnings are errors: from 3.12 on Python warns of a fork beside a thread.
 HEAD = """
     import os, sys, threading, time, warnings
-    warnings.simplefilter("ignore", DeprecationWarning)
+    counted = []
+    os.register_at_fork(before=lambda: counted.append(len(os.listdir("/proc/self/task"))))  # runs after ours
     import rl_otel
 
     def child(work, leave=os._exit):
@@ -73,6 +74,24 @@ def test_a_fork_in_a_span_gives_the_child_a_journal_of_its_own() -> None:
     rollout = traces.one("rollout")
     assert [environment(span) for span in rollout.children] == ["before", "in the child", "after"]
     assert {span.attributes["rl.step"] for span in traces.spans} == {3}
+
+
+FORKS_ALONE = """
+    record("before")
+    for i in range(20):
+        child(lambda: record(f"child {i}"))
+    assert len(threading.enumerate()) == 2, threading.enumerate()
+    record("after")
+    print(*counted)
+"""
+
+
+def test_no_thread_of_ours_is_beside_a_fork() -> None:
+    """While the host forks it has no thread but its own, so that Python does not warn of it; later ours go on."""
+    done = process.run(HEAD + FORKS_ALONE)
+    assert done.stdout.split() == ["1"] * 20
+    assert done.stderr == ""
+    assert sorted(map(len, by_process().values())) == [1] * 20 + [2]
 
 
 LEAVES_THE_SPAN = """
@@ -155,6 +174,7 @@ def test_a_child_does_not_repeat_the_ids_of_the_parent() -> None:
 
 
 THREADS = """
+    warnings.simplefilter("ignore", DeprecationWarning)  # it may be sending just then
     record("parent")
     names = sorted(thread.name for thread in threading.enumerate())
     def in_child():
@@ -203,6 +223,7 @@ def test_a_child_that_is_killed_has_lost_nothing_that_ended() -> None:
 
 POOL = """
     import multiprocessing
+    warnings.simplefilter("ignore", DeprecationWarning)  # the pool has threads of its own
     def work(i):
         record(str(i))
         return os.getpid()
@@ -221,6 +242,7 @@ def test_workers_of_a_pool_record_into_the_step() -> None:
 
 
 WHILE_RECORDING = """
+    warnings.simplefilter("ignore", DeprecationWarning)  # the host's threads
     done = threading.Event()
     def others():
         while not done.is_set():

@@ -5,7 +5,6 @@ It reads the files that the host's threads write, so an outage costs a delay and
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from rl_otel._ship.notes import Notes
 from rl_otel._ship.plan import Plan
 from rl_otel._ship.replay import Orphans
 from rl_otel._ship.route import Ready, Route
+from rl_otel._thread import Worker
 
 _AT_A_TIME: Final = 8  # batches of other processes between two looks at our own journal
 _TRIM: Final = 5.0  # s between two looks at the disk
@@ -82,21 +82,14 @@ class Shipper:
         self._looked_again = False  # for orphans, at last
         self._changed = threading.Condition()
         self._hurry = self._last = self._done = self._stopped = False
-        self._thread: threading.Thread | None = None
+        self.worker = Worker("rl_otel ship", self._run, self._wake)
 
     # --- for the process ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread, once."""
-        if self._thread is None and not self._stopped:
-            self._thread = threading.Thread(target=self._run, name="rl_otel ship", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError as error:
-                self._thread = None
-                self._stopped = sys.is_finalizing() or "shutdown" in str(error)
-                if not self._stopped:  # no more threads are to be had: tried again later
-                    _safety.say("thread", "rl_otel: cannot start a thread of its own: %s", error)
+        if not self._stopped:
+            self._stopped = not self.worker.start()
 
     def flush(self, ended: int, timeout: float, *, last: bool = False) -> bool:
         """Deliver what is decided of the first `ended` spans, for at most `timeout` seconds; whether it was enough.
@@ -121,22 +114,23 @@ class Shipper:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        if self._thread is not None and self._alive():
-            self._thread.join(max(timeout, 0.0))
+        self.worker.join(timeout)
 
     def forget(self) -> None:
         """In a forked child: let go of the parent's lock."""
         self._lock.release()
 
     def _wait(self, until: Callable[[], bool], deadline: float) -> None:
-        while not until() and self._alive() and (left := deadline - time.monotonic()) > 0:
+        while not until() and self.worker.alive and (left := deadline - time.monotonic()) > 0:
             self._changed.wait(left)
 
     def _settled(self, ended: int) -> bool:
         return self.tally.total + (0 if self._last else self.tally.held) >= ended
 
-    def _alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+    def _wake(self) -> None:
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
@@ -146,7 +140,10 @@ class Shipper:
                 self._look()
             except Exception as error:
                 _safety.swallow("sending", error)
-            self._sleep(self._plan.delay)
+            with self.worker.pause():
+                self._sleep(self._plan.delay)
+            if self.worker.leaves():
+                return
         self._close()
 
     def _look(self) -> None:

@@ -1,0 +1,122 @@
+"""A thread of ours: a daemon that starts when it is needed, is away while the host forks, and tells what it costs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rl_otel._safety import say
+
+_AWHILE: Final = 0.2  # s that a fork waits for a thread that has nothing to do
+
+
+class Worker:
+    """One thread of ours.
+
+    Args:
+        name: of the thread.
+        work: what it does, until it ends by itself. After each pause it asks `leaves`; sent away it will begin anew.
+        wake: ends its pause.
+    """
+
+    def __init__(self, name: str, work: Callable[[], None], wake: Callable[[], None]) -> None:
+        self._name = name
+        self._work = work
+        self._wake = wake
+        self._thread: threading.Thread | None = None
+        self._pauses = False
+        self._off = False  # while the host forks
+        self._changing = threading.RLock()  # a signal handler may fork as well
+        self._clock: int | None = None  # of the thread that runs, as the system numbers it
+        self._spent = 0  # ns of CPU in those that have ended
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, or is to run again at once."""
+        return self._off or (self._thread is not None and self._thread.is_alive())
+
+    @property
+    def cpu(self) -> int:
+        """How much CPU it has taken so far, in ns."""
+        clock, spent = self._clock, self._spent
+        try:
+            return spent if clock is None else spent + time.clock_gettime_ns(clock)
+        except OSError:  # it has just ended
+            return self._spent
+
+    def start(self) -> bool:
+        """Start it, once; False where the process is leaving, and there will be no more threads."""
+        if self._thread is not None:
+            return True
+        thread = self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._thread = None
+            if sys.is_finalizing() or "shutdown" in str(error):
+                return False
+            # No more threads are to be had: tried again later.
+            say("thread", "rl_otel: cannot start a thread of its own: %s", error)
+        return True
+
+    def join(self, timeout: float) -> None:
+        """Wait for its end, `timeout` seconds at most."""
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+            thread.join(max(timeout, 0.0))
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Say, around a wait, that it has nothing to do."""
+        self._pauses = True
+        try:
+            yield
+        finally:
+            self._pauses = False
+
+    def leaves(self) -> bool:
+        """Whether it is to end now, to begin anew when the host has forked."""
+        with self._changing:
+            if self._off:
+                self._thread = None
+            return self._off
+
+    def before_fork(self) -> None:
+        """End it if it pauses: since Python 3.12 a fork beside a thread warns, and the host may have no thread."""
+        thread, clock = self._thread, self._clock
+        if thread is not None and self._pauses:
+            self._off = True
+            self._wake()
+            thread.join(_AWHILE)
+            _wait_for_the_system(clock)
+
+    def after_fork(self) -> None:
+        """Start it again, in the parent."""
+        with self._changing:
+            was_off, self._off = self._off, False
+            if was_off and self._thread is None:
+                self.start()
+
+    def _run(self) -> None:
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        try:
+            self._work()
+        finally:
+            self._clock = None
+            self._spent += time.thread_time_ns()
+
+
+def _wait_for_the_system(clock: int | None) -> None:
+    """Wait until the system does not count the thread of that clock any more: a little later than Python."""
+    until = time.monotonic() + _AWHILE
+    try:
+        while clock is not None and time.monotonic() < until:
+            time.clock_gettime(clock)
+            time.sleep(0)
+    except OSError:
+        pass  # it is gone
