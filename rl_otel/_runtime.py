@@ -25,6 +25,7 @@ from rl_otel._identity import Identity, identify
 from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
 from rl_otel._late import Late, Put
+from rl_otel._overhead import Overhead
 from rl_otel._printer import Printer
 from rl_otel._ship import Delivery, Outlet, Plan, Shipper
 from rl_otel._terminal import on_terminal
@@ -55,10 +56,11 @@ class Runtime:
         self.printer = Printer(self.began, prints=_prints(config, identity))
         self.late = Late(self.journal.append, self.printer.late)
         self.policy_version: int | None = None
-        self.keeper = Keeper(self.timeline, self.late, self._announce, self.journal.tend)
+        self.keeper = Keeper(self.timeline, self.late, self._announce, self._tend)
         self._outlet = outlet  # asked again in a forked child
         self.plan = _plan(config, identity)
         self._shipper = self._make_shipper()
+        self.overhead = Overhead(lambda: self.journal.ended, self._cpu_of_threads)
         self._last_step = -1
         self._openings: dict[int, int] = {}
         self._lone: OrderedDict[bytes, None] = OrderedDict()
@@ -85,6 +87,14 @@ class Runtime:
 
     def _announce(self, call: Open) -> None:
         self.journal.append(call.start_record())
+
+    def _tend(self) -> None:
+        self.journal.tend()
+        self.overhead.look()
+
+    def _cpu_of_threads(self) -> int | None:
+        times = [worker.cpu for worker in self.workers]
+        return None if None in times else sum(filter(None, times))
 
     # --- identity of spans --------------------------------------------------------------------------------------------
 

@@ -40,8 +40,10 @@ class Worker:
         return self._off or (self._thread is not None and self._thread.is_alive())
 
     @property
-    def cpu(self) -> int:
-        """How much CPU it has taken so far, in ns."""
+    def cpu(self) -> int | None:
+        """How much CPU it has taken so far, in ns; None where the system does not tell."""
+        if not hasattr(time, "pthread_getcpuclockid"):
+            return None
         clock, spent = self._clock, self._spent
         try:
             return spent if clock is None else spent + time.clock_gettime_ns(clock)

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
@@ -217,7 +218,7 @@ def test_a_step_arrives_whole(protocol: str, receiver: Receiver) -> None:
     }
     assert spans["generate"].proto.kind == Proto.SPAN_KIND_CLIENT
     assert spans["env.step"].proto.kind == Proto.SPAN_KIND_INTERNAL
-    assert spans["step"].attributes == {"rl.step": 7, "rl.loss": 0.25, "rl.samples": 1}
+    assert spans["step"].attributes == {"rl.step": 7, "rl.loss": 0.25, "rl.samples": 1, "rl.telemetry.overhead": ANY}
     assert spans["generate"].attributes == {
         "rl.step": 7,
         "rl.turn": 1,

@@ -9,6 +9,7 @@ import time
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_loss_on_the_device_follows_later(cuda: Cuda, traces: Traces) -> None:
     time.sleep(0.15)  # the thread looks every 50 ms, and finds nothing
 
     end = ended(traces, "step")
-    assert end.attributes == {"rl.step": 0, "rl.samples": 4}
+    assert end.attributes == {"rl.step": 0, "rl.samples": 4, "rl.telemetry.overhead": ANY}
     assert end.flags == _record.SAMPLED | _record.AWAITED
     assert late(traces) == [] == cuda.fetched
 
@@ -172,7 +173,7 @@ def test_an_array_that_cannot_be_asked_is_left_alone() -> None:
     with capture(strict=False) as traces, rl_otel.step(0) as step:
         step.record(loss=Foreign(), mine=Foreign(), kl=[1.0, Foreign()])
 
-    assert traces.one("step").attributes == {"rl.step": 0}
+    assert traces.one("step").attributes == {"rl.step": 0, "rl.telemetry.overhead": ANY}
 
 
 def test_an_array_on_the_cpu_is_read_at_once(traces: Traces) -> None:

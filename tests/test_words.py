@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -207,7 +208,7 @@ def test_none_is_no_value(traces: Traces) -> None:
         step.record(loss=0.5, reward=None)
         step.record(loss=None)
 
-    assert traces.one("step").attributes == {"rl.step": 0, "rl.loss": 0.5}
+    assert traces.one("step").attributes == {"rl.step": 0, "rl.loss": 0.5, "rl.telemetry.overhead": ANY}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_what_is_not_of_the_words_type_is_left_out(
         step.record({word: given})
         step.record({word: given}, kl=0.1)
 
-    assert traces.one("step").attributes == {"rl.step": 0, "rl.kl": 0.1}
+    assert traces.one("step").attributes == {"rl.step": 0, "rl.kl": 0.1, "rl.telemetry.overhead": ANY}
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert caplog.messages == [f"rl_otel: step.record({word}={given!r}): not a {wanted}, left out"]
 
@@ -273,7 +274,7 @@ def test_what_is_no_word_and_no_mapping_is_one_line(
         for _ in range(2):
             step.record(*given, loss=0.5)
 
-    assert traces.one("step").attributes == {"rl.step": 0, "rl.loss": 0.5}
+    assert traces.one("step").attributes == {"rl.step": 0, "rl.loss": 0.5, "rl.telemetry.overhead": ANY}
     assert caplog.messages == [
         f"rl_otel: step.record({shown}): record() takes words, as in record(loss=0.5), or one mapping; this is left out"
     ]

@@ -94,6 +94,11 @@ class Writer:
         self._closed = False
 
     @property
+    def ended(self) -> int:
+        """How many spans have ended, lost ones too."""
+        return self._ended.total
+
+    @property
     def written(self) -> int:
         """How many spans are in the journal."""
         return self._ended.total - self.lost

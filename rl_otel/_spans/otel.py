@@ -26,6 +26,7 @@ class OtelSpan:
     _message: str = ""
     _events: list[_record.Event] | None = None
     _links: list[_record.Link] | None = None
+    finished: int = 0
     _named = 0  # attributes under names that the host chose
 
     def _has_room(self, attribute: str) -> bool:
@@ -42,6 +43,16 @@ class OtelSpan:
     def recording(self) -> bool:
         """Whether the span is open and traced."""
         raise NotImplementedError
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id in hex, to keep beside a saved trajectory; empty when nothing is traced."""
+        return self._trace.hex()
+
+    @property
+    def span_id(self) -> str:
+        """The span's id in hex; empty when nothing is traced."""
+        return self._span.hex()
 
     def get_span_context(self) -> trace.SpanContext:
         """Return the span's identity; an invalid one when nothing is traced."""
@@ -106,6 +117,18 @@ class OtelSpan:
         """Add an exception as an event, by type and message."""
         what = {semconv.EXCEPTION_TYPE: type(exception).__qualname__, semconv.EXCEPTION_MESSAGE: message_of(exception)}
         self.add_event(semconv.EXCEPTION, {**what, **(attributes or {})}, timestamp)
+
+    def _fail(self, error: BaseException) -> None:
+        # What is no Exception was asked for: a cancellation, Ctrl-C, a generator left early, sys.exit.
+        if planned(error):
+            self._attributes[semconv.ABORTED] = type(error).__qualname__
+            return
+        message = message_of(error)
+        self._status = _record.ERROR
+        self._message = f"{type(error).__qualname__}: {message}" if message else type(error).__qualname__
+        self._attributes[semconv.ERROR_TYPE] = type(error).__qualname__
+        what = {semconv.EXCEPTION_TYPE: type(error).__qualname__, semconv.EXCEPTION_MESSAGE: message}
+        self._events = [*(self._events or ()), _record.Event(semconv.EXCEPTION, self.finished, what)]
 
 
 trace.Span.register(OtelSpan)

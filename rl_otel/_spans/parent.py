@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rl_otel import _runtime
 from rl_otel._spans import ambient
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from rl_otel._runtime import Runtime
 
 
 class Parent(Span):
-    """Steps, trajectories and phases: a handle that is kept when its span has ended holds nothing around it."""
+    """Steps, trajectories and phases: a handle that is kept when its span has ended holds nothing around it.
+
+    The cost of each is measured, for there are few, and the figures of what is inside are made by them.
+    """
+
+    def __enter__(self) -> Self:
+        runtime = _runtime.active
+        if runtime is not None:
+            stopwatch = runtime.overhead.parent()
+            super().__enter__()
+            stopwatch.pause()
+            self._stopwatch = stopwatch
+            runtime.overhead.look()
+        return self
 
     def anchor(self) -> ambient.Place:
         return ambient.place_of(self)

@@ -17,13 +17,14 @@ from rl_otel._clock import now
 from rl_otel._deferred import Deferred
 from rl_otel._safety import say, swallow
 from rl_otel._spans import ambient, misuse
-from rl_otel._spans.otel import OtelSpan, message_of, planned
+from rl_otel._spans.otel import OtelSpan
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanContext
     from typing_extensions import Never, Self
 
+    from rl_otel._overhead import Stopwatch
     from rl_otel._runtime import Runtime
     from rl_otel._spans.gather import Books, Gathering
 
@@ -57,12 +58,14 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     _runtime: Runtime | None = None
     _parent: bytes = b""
     _deferred: dict[str, tuple[semconv.Word, Deferred]] | None = None  # by attribute
+    _stopwatch: Stopwatch | None = None  # of the few whose cost is measured
 
     # --- for the host ------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         runtime = _runtime.active
         if runtime is not None:
+            stopwatch = runtime.overhead.call() if runtime.overhead.due else None
             try:
                 self._begin(runtime)
             except BaseException as error:
@@ -70,11 +73,16 @@ class Span(OtelSpan, metaclass=misuse.Opener):
                 if not isinstance(error, Exception):
                     raise
                 swallow(f"{misuse.kind_of(self)} entered", error)
+            if stopwatch is not None:
+                stopwatch.pause()
+                self._stopwatch = stopwatch
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        runtime = self._runtime
+        runtime, stopwatch = self._runtime, self._stopwatch
         if runtime is not None:
+            if stopwatch is not None:
+                stopwatch.resume()
             try:
                 self._finish(runtime, error)
             except BaseException as failure:
@@ -84,6 +92,8 @@ class Span(OtelSpan, metaclass=misuse.Opener):
                 if not isinstance(failure, Exception):
                     raise
                 swallow(f"{misuse.kind_of(self)} left", failure)
+            if stopwatch is not None:
+                stopwatch.end()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -110,6 +120,9 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         if self._runtime is None:
             misuse.not_open(self)
             return
+        stopwatch = self._stopwatch
+        if stopwatch is not None:
+            stopwatch.resume()
         try:
             if mapping is None:
                 self._take_all(words)
@@ -120,16 +133,8 @@ class Span(OtelSpan, metaclass=misuse.Opener):
                 self._take_all({**mapping, **words})
         except Exception as error:
             swallow(f"record() of {misuse.kind_of(self)}", error)
-
-    @property
-    def trace_id(self) -> str:
-        """The trace's id in hex, to keep beside a saved trajectory; empty when nothing is traced."""
-        return self._trace.hex()
-
-    @property
-    def span_id(self) -> str:
-        """The span's id in hex; empty when nothing is traced."""
-        return self._span.hex()
+        if stopwatch is not None:
+            stopwatch.pause()
 
     # --- for its neighbours -------------------------------------------------------------------------------------------
 
@@ -356,18 +361,6 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         del self._runtime
         self._closed(runtime, end)
         self._write(runtime, end)
-
-    def _fail(self, error: BaseException) -> None:
-        # What is no Exception was asked for: a cancellation, Ctrl-C, a generator left early, sys.exit.
-        if planned(error):
-            self._attributes[semconv.ABORTED] = type(error).__qualname__
-            return
-        message = message_of(error)
-        self._status = _record.ERROR
-        self._message = f"{type(error).__qualname__}: {message}" if message else type(error).__qualname__
-        self._attributes[semconv.ERROR_TYPE] = type(error).__qualname__
-        what = {semconv.EXCEPTION_TYPE: type(error).__qualname__, semconv.EXCEPTION_MESSAGE: message}
-        self._events = [*(self._events or ()), _record.Event(semconv.EXCEPTION, self.finished, what)]
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         """Hand figures to what is around it, and set the last attributes; subclasses add theirs."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+_NANO = 1_000_000_000
+
 
 class Step(Parent):
     """One step of the training loop, the root of its trace.
@@ -31,6 +33,7 @@ class Step(Parent):
 
     _phases: list[_figures.Phase]
     _trajectories: list[_figures.Trajectory]
+    _spent_before: int | None
 
     def __init__(self, index: int | None = None) -> None:
         misuse.check_brackets(type(self), index)
@@ -108,6 +111,7 @@ class Step(Parent):
 
     def _opened(self, runtime: Runtime) -> None:
         self._attributes[semconv.STEP_INDEX] = self.index
+        self._spent_before = runtime.overhead.spent()
 
     def _out_of_place(self, enclosing: Span) -> None:
         misuse.step_inside(self.index, enclosing)
@@ -132,6 +136,12 @@ class Step(Parent):
             self.link(books.consumed)
             books.ended, books.phases, books.trajectories = True, [], []
         runtime.step_ended(self._span, self.in_figures(), awaited=bool(self._due()))
+        self._set_overhead(runtime)
+
+    def _set_overhead(self, runtime: Runtime) -> None:
+        before, now_, stopwatch = self._spent_before, runtime.overhead.spent(), self._stopwatch
+        if before is not None and now_ is not None and stopwatch is not None:
+            self._attributes[semconv.OVERHEAD] = (now_ - before + stopwatch.shown) / _NANO
 
     def left(self) -> None:
         """End it where nobody can tell why the loop was left."""
