@@ -14,7 +14,7 @@ from weakref import WeakSet
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
@@ -108,6 +108,7 @@ def join(runtime: _runtime.Runtime) -> None:
             resource=Resource(runtime.resource),
             id_generator=OwnIds(),
             shutdown_on_exit=False,
+            span_limits=_limits(),
         )
         _joined.add(provider)
         provider.add_span_processor(JournalProcessor(local=False))
@@ -115,6 +116,16 @@ def join(runtime: _runtime.Runtime) -> None:
     elif hasattr(present, "add_span_processor"):
         _joined.add(present)
         _join_present(present, runtime)
+
+
+def _limits() -> SpanLimits:
+    """Return the limits that the environment sets; the SDK's defaults where it sets one to what is no number."""
+    try:
+        return SpanLimits()
+    except ValueError as error:
+        say("limits", "rl_otel: %s: for spans of other libraries OpenTelemetry's default limits are taken", error)
+        unlimited = SpanLimits.UNSET
+        return SpanLimits(128, 128, 128, 128, 128, 128, unlimited, unlimited)
 
 
 def _join_present(present: Any, runtime: _runtime.Runtime) -> None:

@@ -78,7 +78,7 @@ def earlier_restarts(folder: Path, identity: Identity) -> int:
     A process alone has no launcher to count its restarts; without a count the ids of its steps would repeat.
     """
     found = 0
-    for path in journals(folder) if folder.is_dir() else ():
+    for path in journals(folder):
         process = first_record(path)
         if process is None or process.resource.get(semconv.ROLE) != identity.role:
             continue

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
@@ -28,12 +29,14 @@ from rl_otel._late import Late, Put
 from rl_otel._overhead import Overhead
 from rl_otel._printer import Printer
 from rl_otel._ship import Delivery, Outlet, Plan, Shipper
-from rl_otel._terminal import on_terminal
+from rl_otel._terminal import command, on_terminal
 from rl_otel._thread import Worker
 from rl_otel._timeline import Open, Timeline
 
 _RECENT: Final = 16_384  # trajectories inside steps that a later step can link to by their id
 _KNOWN_IDS: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
+
+_LATE: Final = "rl_otel: what ended at exit, after rl_otel was shut down, is in %s and not sent; to send it: %s"
 
 active: Runtime | None = None
 _lock = threading.RLock()  # a signal handler may call shutdown()
@@ -190,6 +193,18 @@ class Runtime:
             self._tidy(report)
         return report
 
+    def stay(self) -> None:
+        """Once closed, take what handlers of the host still end at exit: into a journal of its own, sent by nobody."""
+        self.identity = dataclasses.replace(self.identity, instance=str(uuid.uuid4()))
+        self.resource = resource_of(self.config, self.identity)
+        who = self.identity
+        self.journal = Writer(self.folder.path, who.host, who.pid, who.instance, self._first_record_at_exit)
+
+    def _first_record_at_exit(self) -> _record.Process:
+        if self._shipper is not None:
+            _safety.say("late", _LATE, self.folder.shown, command("ship", self.folder.shown))
+        return self._first_record()
+
     def _tidy(self, report: Delivery) -> None:
         """Remove a folder that only served the sending, or say what it still has."""
         if report and not report.kept:
@@ -272,6 +287,16 @@ def shutdown(timeout: float = 5.0) -> Delivery:
         return Delivery()
 
 
+def _at_exit() -> None:
+    """Shut down, but for what handlers still end that the host registered before: it is in the journal at least."""
+    global active
+    runtime = active
+    shutdown()
+    if runtime is not None:
+        runtime.stay()
+        active = runtime
+
+
 def _bounded(timeout: Any) -> float:
     """Return a time in s that can be waited for, whatever the host asks for: for ever is a day."""
     try:
@@ -333,5 +358,5 @@ def _after_fork_in_child() -> None:
         _safety.swallow("a forked child", error)
 
 
-atexit.register(shutdown)
+atexit.register(_at_exit)
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

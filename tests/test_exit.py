@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -178,3 +180,44 @@ def test_a_signal_handler_may_shut_down() -> None:
     """A handler that shuts down in the middle of a step gets its report, and the exit code is the handler's."""
     done = process.run(HANDLER, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (5, "1\n", "")
+
+
+# --- Handlers of the host that run after ours -------------------------------------------------------------------------
+
+AFTERWARDS = """
+    import atexit, sys
+    import rl_otel
+    opened = []
+    def last():
+        opened.pop().end()
+        with rl_otel.checkpoint():
+            pass
+        print(rl_otel.flush(1).pending)
+    atexit.register(last)
+    rl_otel.configure(run_dir="runs", run_id="r1", **({"endpoint": sys.argv[1]} if len(sys.argv) > 1 else {}))
+    opened.append(rl_otel.step(0).start())
+    with rl_otel.train():
+        pass
+    sys.exit(3)
+"""
+
+
+def test_what_a_handler_ends_after_ours_is_in_the_journal() -> None:
+    """A handler registered before `configure()` runs last: what it ends, begun before or not, is recorded too."""
+    done = process.run(AFTERWARDS, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert Traces(Path("runs/r1")).tree() == "step\n  train\ncheckpoint"
+
+
+def test_what_was_not_sent_at_the_very_end_is_said() -> None:
+    """Behind the last delivery nothing is sent any more; a line says where it is, and its command sends it."""
+    with Receiver() as receiver:
+        done = process.run(AFTERWARDS, receiver.http, check=False)
+        assert done.returncode == 3
+        assert [span.name for span in receiver.spans] == ["train"]
+        (line,) = done.stderr.splitlines()
+        said, _, command = line.partition("; to send it: ")
+        assert said == "rl_otel: what ended at exit, after rl_otel was shut down, is in runs/r1 and not sent"
+        shipped = subprocess.run([*shlex.split(command), "--endpoint", receiver.http], capture_output=True, check=False)
+        assert shipped.returncode == 0, shipped.stderr
+        assert sorted(span.name for span in receiver.spans) == ["checkpoint", "step", "train"]

@@ -48,6 +48,24 @@ def test_a_folder_that_cannot_be_written_costs_the_spans_and_one_line(caplog: py
     )
 
 
+@pytest.mark.parametrize("run_id", ["r1", None])
+def test_a_folder_whose_name_is_too_long_is_one_that_cannot_be_written(
+    run_id: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name that no file system takes costs one line; what is recorded is sent from memory."""
+    with Receiver() as receiver:
+        rl_otel.configure(endpoint=receiver.http, run_dir="x" * 300, run_id=run_id)
+        with rl_otel.step(0), rl_otel.train():
+            pass
+        report = rl_otel.shutdown()
+        assert (report.sent, report.pending, report.dropped) == (2, 0, 0)
+        assert [span.name for span in receiver.spans] == ["train", "step"]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("rl_otel: cannot write to the run folder /")
+    assert CANNOT in record.getMessage()
+    assert "File name too long" in record.getMessage()
+
+
 def test_what_no_disk_takes_is_still_sent() -> None:
     """With a back end a run on a read-only folder loses nothing."""
     Path("file").touch()

@@ -210,3 +210,44 @@ def test_after_shutdown_spans_of_others_cost_nothing() -> None:
     with trace.get_tracer("lib").start_as_current_span("query") as span:
         assert not span.is_recording()
     assert len(Traces(RUN).spans) == 3
+
+
+# --- What the environment says to OpenTelemetry's SDK -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+        "OTEL_SPAN_EVENT_COUNT_LIMIT",
+        "OTEL_SPAN_LINK_COUNT_LIMIT",
+        "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT",
+        "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
+        "OTEL_ATTRIBUTE_COUNT_LIMIT",
+        "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    ],
+)
+@pytest.mark.parametrize("value", ["many", "-1"])
+def test_a_limit_of_the_sdk_that_is_no_number(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line names the variable, and spans of ours and of other libraries are recorded all the same."""
+    monkeypatch.setenv(name, value)
+    rl_otel.configure(run_dir="runs", run_id="r1")
+    a_step_with_a_query()
+    assert Traces(RUN).tree() == "step\n  train\n    query"
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"rl_otel: {name} must be a non-negative integer but got {value}: "
+        "for spans of other libraries OpenTelemetry's default limits are taken"
+    )
+
+
+def test_a_limit_of_the_sdk_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that is a number holds for the spans of other libraries."""
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "2")
+    rl_otel.configure(run_dir="runs", run_id="r1")
+    with trace.get_tracer("lib").start_as_current_span("query", attributes={"a": 1, "b": 2, "c": 3}):
+        pass
+    assert Traces(RUN).one("query").attributes == {"b": 2, "c": 3}

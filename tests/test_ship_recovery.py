@@ -186,3 +186,25 @@ def test_shutdown_keeps_its_time_with_much_to_inherit(receiver: Receiver) -> Non
             thread.join()  # it was not waited for, and has the lock until its last try is over
     assert ship(folder, receiver) == 0
     assert names(receiver)["train"] == 1
+
+
+def test_what_an_earlier_configure_left_in_this_process(receiver: Receiver) -> None:
+    """Configured again behind an outage, for the same run, a process delivers what its first journal still has."""
+    rl_otel.configure(service_name="grpo", endpoint=f"http://127.0.0.1:{dead_port()}", run_dir="runs", run_id="run")
+    play_step(0, 3, 2)
+    left = rl_otel.shutdown(0.2)
+    assert (left.sent, left.pending) == (0, 17)
+    rl_otel.configure(service_name="grpo", endpoint=receiver.http, run_dir="runs", run_id="run")
+    play_step(1, 3, 2)
+    assert rl_otel.shutdown().sent == 17
+    assert arrived(receiver).keys() == ended(Path("runs/run"))
+    assert len(receiver.spans) == 34
+
+
+def test_an_earlier_configure_that_has_delivered_all_is_left_alone(receiver: Receiver) -> None:
+    """What the first journal has sent is sent no second time."""
+    for index in range(2):
+        rl_otel.configure(service_name="grpo", endpoint=receiver.http, run_dir="runs", run_id="run")
+        play_step(index, 3, 2)
+        assert rl_otel.shutdown().sent == 17
+    assert len(receiver.spans) == 34

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from rl_otel._journal.frames import payload_of
 from rl_otel._journal.overflow import Overflow
 from rl_otel._journal.reader import Found, chunks, decoded, found
 
+_NOT_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _BEHIND: Final = 4  # segments that have ended, which a thread that was held up in its write may still reach
 _PIECE: Final = 1 << 16  # bytes that are read at a time to fetch from
 
@@ -92,8 +94,9 @@ class Cursor:
         data = self._overflow.read(segment, offset)
         try:
             yield from found(chunks(segment_path(self.base, segment), offset) if data is None else [data], offset)
-        except (FileNotFoundError, NotADirectoryError):
-            pass  # not there yet, or not any more
+        except OSError as error:
+            if error.errno not in _NOT_THERE:  # yet, or any more
+                raise
 
     def _following(self) -> int | None:
         if self._is_there(self.segment + 1):

@@ -65,13 +65,21 @@ def segment_path(base: Path, segment: int) -> Path:
 
 def segments(base: Path) -> list[int]:
     """Return the numbers of a process's segments that are on disk, in order."""
-    numbers = (path.name[len(base.name) + 1 : -len(SUFFIX)] for path in base.parent.glob(f"{base.name}.*{SUFFIX}"))
+    numbers = (path.name[len(base.name) + 1 : -len(SUFFIX)] for path in _found(base.parent, f"{base.name}.*{SUFFIX}"))
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def journals(folder: Path) -> list[Path]:
     """Return the journal files of a run folder, sorted."""
-    return sorted(p for p in folder.glob(f"*{SUFFIX}") if p.is_file())
+    return sorted(path for path in _found(folder, f"*{SUFFIX}") if path.is_file())
+
+
+def _found(folder: Path, pattern: str) -> list[Path]:
+    """Return what is in a folder; nothing where nobody can look, as behind a name that is too long."""
+    try:
+        return list(folder.glob(pattern))
+    except OSError:
+        return []
 
 
 def remove(base: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,7 +144,9 @@ def _orphan(base: Path) -> _record.Process | None:
     if process is None or process.format > _record.FORMAT:
         return None
     here = process.resource.get(semconv.HOST_NAME) == socket.gethostname()
-    return process if here and not lives(process) else None
+    # Of an earlier `configure()` in this process: it has closed its journal, and let go of the lock.
+    earlier = process.resource.get(semconv.PROCESS_PID) == os.getpid()
+    return process if here and (earlier or not lives(process)) else None
 
 
 @contextmanager
