@@ -239,6 +239,41 @@ def test_what_the_trainer_says_of_its_outcome_stands(traces: Traces) -> None:
     assert of(span, "trajectory.outcome", "trajectory.reason") == ("aborted", "over budget")
 
 
+def test_an_outcome_that_nobody_knows_is_left_out(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
+    """What is none of the five outcomes costs one line, and the outcome is what is known without it."""
+    with rl_otel.rollout():
+        with rl_otel.trajectory() as trajectory:
+            trajectory.record(outcome="solved", reason="all tests pass", reward=1.0)
+        with contextlib.suppress(ValueError), rl_otel.trajectory() as trajectory:
+            trajectory.record(outcome="solved")
+            raise ValueError
+    solved, failed = traces.all("trajectory")
+    assert of(solved, "trajectory.outcome", "trajectory.reason") == ("completed", "all tests pass")
+    assert of(failed, "trajectory.outcome") == ("error",)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "rl_otel: trajectory: outcome='solved' is none of completed, truncated, aborted, timeout, error, "
+        "and is left out"
+    )
+
+
+def test_a_purpose_that_nobody_knows_is_left_out(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
+    """A call for another purpose is recorded without one, and is no call of the policy."""
+    with rl_otel.rollout(), rl_otel.trajectory():
+        with rl_otel.generate(purpose="critic") as generation:
+            generation.record(output_tokens=5)
+        with rl_otel.generate(purpose="user"):
+            pass
+    critic, user = traces.all("generate")
+    assert "rl.generate.purpose" not in critic.attributes
+    assert user.attributes["rl.generate.purpose"] == "user"
+    assert "rl.trajectory.output_tokens" not in traces.one("trajectory").attributes
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "rl_otel: generate: purpose='critic' is none of policy, judge, user, and is left out"
+    )
+
+
 # --- turns, tokens, versions ------------------------------------------------------------------------------------------
 
 

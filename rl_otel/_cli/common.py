@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rl_otel._read import find_run, newest_run
 from rl_otel._terminal import printable
 
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
 
-def add_run(parser: ArgumentParser, what: str = "run folder") -> None:
-    """Add the argument that says which run."""
-    parser.add_argument("folder", metavar="RUN", nargs="?", type=Path, help=f"{what} (default: the newest run)")
+
+def add_verb(
+    verbs: _SubParsersAction[ArgumentParser],
+    run: Callable[[Namespace], int],
+    *,
+    help_: str,
+    description: str,
+    epilog: str,
+    about: str = "run folder",
+) -> ArgumentParser:
+    """Add a verb, named as the module of its `run`, with the argument that says which run it is `about`."""
+    verb = run.__module__.rpartition(".")[2]
+    parser = verbs.add_parser(
+        verb, help=help_, description=description, epilog=epilog, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", metavar="RUN", nargs="?", type=Path, help=f"{about} (default: the newest run)")
+    parser.set_defaults(run=run)
+    return parser
 
 
 def chosen_run(verb: str, path: Path | None) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rl_otel import _record, semconv
-from rl_otel._cli.common import add_run, chosen_run, complain
+from rl_otel._cli.common import add_verb, chosen_run, complain
 from rl_otel._otlp import Span, encode_json, groups
 from rl_otel._read import NoRun, Run, Source
 from rl_otel._terminal import command
@@ -35,17 +35,15 @@ next:
 
 def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "export",
-        help="write a run as OTLP JSON, for Jaeger's upload",
+    parser = add_verb(
+        verbs,
+        run,
+        help_="write a run as OTLP JSON, for Jaeger's upload",
         description="Write the spans that have ended, of all processes of a run, as one object of OTLP JSON.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_run(parser)
     parser.add_argument("--step", metavar="N", type=int, help="only the trace of this step")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write (default: standard output)")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

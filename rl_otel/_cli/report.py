@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rl_otel._analysis import Analysis
-from rl_otel._cli.common import add_run, chosen_run, complain
+from rl_otel._cli.common import add_verb, chosen_run, complain
 from rl_otel._read import Run
 from rl_otel._render import detail_lines, open_lines, open_summary, outside_lines, table_lines
 from rl_otel._table import run_lines
@@ -32,16 +32,14 @@ next:
 
 def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "report",
-        help="print the step tables and the summary of a run",
+    parser = add_verb(
+        verbs,
+        run,
+        help_="print the step tables and the summary of a run",
         description="Print each step's table and the summary of a run, finished, running or killed.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_run(parser)
     parser.add_argument("--step", metavar="N", type=int, help="one step, its slowest trajectories and what is open")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rl_otel._cli.common import add_run, chosen_run, complain
+from rl_otel._cli.common import add_verb, chosen_run, complain
 from rl_otel._config import Config
 from rl_otel._read import NoRun
 
@@ -44,14 +44,14 @@ examples:
 
 def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "ship",
-        help="send what of a run is still to be sent",
+    parser = add_verb(
+        verbs,
+        run,
+        help_="send what of a run is still to be sent",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about="run folder, or OTLP JSON",
     )
-    add_run(parser, "run folder, or OTLP JSON")
     parser.add_argument("--step", metavar="N", type=int, help="only the trace of this step")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--trajectory", metavar="ID", help="also all detail of the trajectories with this id")
@@ -60,7 +60,6 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--own-trace", action="store_true", help="send a trajectory's detail as a linked trace")
     parser.add_argument("--force", action="store_true", help="send also what makes a trace larger than back ends take")
     parser.add_argument("--endpoint", metavar="URL", help="where to (OTEL_EXPORTER_OTLP_ENDPOINT)")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -91,7 +91,10 @@ class Generate(Call):
                 gathering.turn += 1
             attributes[semconv.TURN] = gathering.turn
         attributes[semconv.OPERATION_NAME] = "chat"
-        attributes[semconv.PURPOSE] = self.purpose
+        if self.purpose in semconv.PURPOSES:
+            attributes[semconv.PURPOSE] = self.purpose
+        else:
+            misuse.none_of(self, "purpose", self.purpose, semconv.PURPOSES)
         if self.model is not None:
             attributes[semconv.REQUEST_MODEL] = self.model
         if self.provider is not None:

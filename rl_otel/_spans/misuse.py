@@ -98,6 +98,18 @@ def argument(span: Span, word: str, value: object, type_: type) -> Any:
         return None
 
 
+def none_of(span: Span, word: str, value: object, known: tuple[str, ...]) -> None:
+    """Tell that a value is none of those that figures and metrics know."""
+    say(
+        f"none of {kind_of(span)} {word}",
+        "rl_otel: %s: %s=%s is none of %s, and is left out",
+        opener(span.name),
+        word,
+        _values.shown(value),
+        ", ".join(known),
+    )
+
+
 # --- record() ---------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _split, _values, semconv
@@ -124,6 +125,13 @@ class Trajectory(Parent):
 
     def _watch(self, runtime: Runtime) -> None:
         runtime.journal.append(self.start_record())
+
+    def _take_all(self, words: Mapping[str, Any]) -> None:
+        super()._take_all(words)
+        told = self._attributes.get(semconv.TRAJECTORY_OUTCOME)
+        if told is not None and told not in semconv.OUTCOMES:
+            del self._attributes[semconv.TRAJECTORY_OUTCOME]
+            misuse.none_of(self, "outcome", told, semconv.OUTCOMES)
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
