@@ -1,7 +1,7 @@
 """An OTLP http receiver that only acknowledges, in a process of its own: its work is nobody's figure.
 
 It keeps the bodies as they came. Asked with GET what arrived since it was last asked, it decodes them, when nothing
-is being measured any more.
+is being measured any more. SIGUSR1 makes it go away, with all its connections, and come back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -19,14 +20,36 @@ CALLS = ("generate", "env.step")
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n"
 
 
+class _Received:
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.open: set[asyncio.Transport] = set()
+        self._seen: set[bytes] = set()
+
+    def counts(self) -> dict[str, int]:
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Request
+
+        taken, self.bodies = self.bodies, []
+        groups = (group for body in taken for group in Request.FromString(body).resource_spans)
+        spans = [span for group in groups for scope in group.scope_spans for span in scope.spans]
+        attributes = [len(span.attributes) for span in spans if span.name in CALLS]
+        new = {span.span_id for span in spans} - self._seen
+        self._seen |= new
+        return {"calls": len(attributes), "attributes": sum(attributes), "spans": len(spans), "new": len(new)}
+
+
 class _Connection(asyncio.Protocol):
-    def __init__(self, bodies: list[bytes]) -> None:
-        self._bodies = bodies
+    def __init__(self, received: _Received) -> None:
+        self._received = received
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._received.open.add(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._received.open.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -41,10 +64,9 @@ class _Connection(asyncio.Protocol):
 
     def _answer(self, head: bytes, body: bytes) -> bytes:
         if not head.startswith(b"GET"):
-            self._bodies.append(body)
+            self._received.bodies.append(body)
             return _OK
-        taken, self._bodies[:] = self._bodies[:], []
-        counts = json.dumps(_counts(taken)).encode()
+        counts = json.dumps(self._received.counts()).encode()
         return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(counts), counts)
 
 
@@ -53,17 +75,8 @@ def _content_length(head: bytes) -> int:
     return int(rest.partition(b"\r\n")[0]) if found else 0
 
 
-def _counts(bodies: list[bytes]) -> dict[str, int]:
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Request
-
-    groups = (group for body in bodies for group in Request.FromString(body).resource_spans)
-    spans = (span for group in groups for scope in group.scope_spans for span in scope.spans)
-    attributes = [len(span.attributes) for span in spans if span.name in CALLS]
-    return {"calls": len(attributes), "attributes": sum(attributes)}
-
-
 def take(endpoint: str) -> dict[str, int]:
-    """Return how many generate and env.step spans came since the last call, and how many attributes they have."""
+    """Return what came since the last call: generate and env.step spans, their attributes, spans, those never seen."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(endpoint, timeout=60) as answer:
         return dict(json.loads(answer.read()))
@@ -82,10 +95,25 @@ def receiver() -> Iterator[str]:
 
 
 async def _serve() -> None:
-    bodies: list[bytes] = []
-    server = await asyncio.get_running_loop().create_server(lambda: _Connection(bodies), "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    received, toggled = _Received(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, toggled.set)
+    port = 0
+    while True:
+        server = await loop.create_server(lambda: _Connection(received), "127.0.0.1", port)
+        if not port:
+            port = server.sockets[0].getsockname()[1]
+            print(port, flush=True)
+        await _next(toggled)
+        server.close()
+        for transport in list(received.open):
+            transport.abort()
+        await _next(toggled)
+
+
+async def _next(event: asyncio.Event) -> None:
+    await event.wait()
+    event.clear()
 
 
 if __name__ == "__main__":
