@@ -200,6 +200,9 @@ class SdkOutlet:
         say("exporter", "rl_otel: the exporter %s refused %d spans", self._exporter, len(spans))
         return Verdict(dropped=len(spans))
 
+    def rest(self) -> None:
+        """Leave the exporter as it is: what a fork does to it is its own business."""
+
     def close(self) -> None:
         """Shut the exporter down."""
         self._exporter.shutdown()

@@ -60,9 +60,9 @@ class Keeper:
         while not last:
             with self.worker.pause():
                 self._wake.wait(SOON if self._late else TICK)
+            self._wake.clear()
             if self.worker.leaves():
                 return
-            self._wake.clear()
             last = self._stopped
             try:
                 self._look(last=last)

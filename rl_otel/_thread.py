@@ -12,6 +12,7 @@ from typing import Final
 from rl_otel._safety import say
 
 _AWHILE: Final = 0.2  # s that a fork waits for a thread that has nothing to do
+_BUSY: Final = 0.01  # s that it waits for one that works
 
 
 class Worker:
@@ -28,7 +29,7 @@ class Worker:
         self._work = work
         self._wake = wake
         self._thread: threading.Thread | None = None
-        self._pauses = False
+        self._may_leave: bool | None = None  # in a pause
         self._off = False  # while the host forks
         self._changing = threading.RLock()  # a signal handler may fork as well
         self._clock: int | None = None  # of the thread that runs, as the system numbers it
@@ -72,29 +73,32 @@ class Worker:
             thread.join(max(timeout, 0.0))
 
     @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Say, around a wait, that it has nothing to do."""
-        self._pauses = True
+    def pause(self, *, may_leave: bool = True) -> Iterator[None]:
+        """Say, around a wait, that it has nothing to do; or that it waits in the middle of something."""
+        self._may_leave = may_leave
         try:
             yield
         finally:
-            self._pauses = False
+            self._may_leave = None
 
-    def leaves(self) -> bool:
-        """Whether it is to end now, to begin anew when the host has forked."""
+    def leaves(self, first: Callable[[], None] | None = None) -> bool:
+        """Whether it is to end now, to begin anew when the host has forked; then `first` is done."""
         with self._changing:
             if self._off:
                 self._thread = None
+                if first is not None:
+                    first()
             return self._off
 
     def before_fork(self) -> None:
-        """End it if it pauses: since Python 3.12 a fork beside a thread warns, and the host may have no thread."""
+        """End it if it has the time: since Python 3.12 a fork beside a thread warns, and the host may have none."""
         thread, clock = self._thread, self._clock
-        if thread is not None and self._pauses:
+        if thread is not None and thread.is_alive() and self._may_leave is not False:
             self._off = True
             self._wake()
-            thread.join(_AWHILE)
-            _wait_for_the_system(clock)
+            thread.join(_AWHILE if self._may_leave else _BUSY)
+            if not thread.is_alive():
+                _wait_for_the_system(clock)
 
     def after_fork(self) -> None:
         """Start it again, in the parent."""

@@ -77,8 +77,11 @@ def test_a_fork_in_a_span_gives_the_child_a_journal_of_its_own() -> None:
 
 
 FORKS_ALONE = """
+    from tests.waiting import until
     record("before")
+    worker = rl_otel._runtime.active.keeper.worker
     for i in range(20):
+        until(lambda: worker._may_leave)
         child(lambda: record(f"child {i}"))
     assert len(threading.enumerate()) == 2, threading.enumerate()
     record("after")

@@ -26,6 +26,9 @@ class Outlet(Protocol):
     def deliver(self, spans: list[Span], resource: _record.Attributes, *, one_service: bool) -> Verdict:
         """Deliver spans of the process with that resource, and say what became of each. Never raises."""
 
+    def rest(self) -> None:
+        """Let go of what a forked child should not have; the next delivery opens it again."""
+
     def close(self) -> None:
         """Let go of connections."""
 

@@ -142,7 +142,7 @@ class Shipper:
                 _safety.swallow("sending", error)
             with self.worker.pause():
                 self._sleep(self._plan.delay)
-            if self.worker.leaves():
+            if self.worker.leaves(self._outlet.rest):
                 return
         self._close()
 
@@ -204,7 +204,8 @@ class Shipper:
 
     def _pause(self, seconds: float, patient: bool) -> bool:
         self._tend()
-        self._sleep(seconds, patient=patient)
+        with self.worker.pause(may_leave=False):
+            self._sleep(seconds, patient=patient)
         return not self._stopped
 
     def _pause_if_last(self, seconds: float, patient: bool) -> bool:

@@ -54,6 +54,10 @@ class Wire:
                 dropped += len(request.spans)
         return Verdict(sent, dropped)
 
+    def rest(self) -> None:
+        """Close the connection for now."""
+        self.close()
+
     def close(self) -> None:
         """Close the connection."""
         if self._sender is not None:
