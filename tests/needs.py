@@ -11,17 +11,22 @@ import os
 
 import pytest
 
+from tests.stack import SERVERS
+
 cloudpickle = pytest.mark.needs(part="cloudpickle")
 grpc = pytest.mark.needs(part="grpc")
 gymnasium = pytest.mark.needs(part="gymnasium")
 numpy = pytest.mark.needs(part="numpy")
+prometheus = pytest.mark.needs(part="prometheus")
 rich = pytest.mark.needs(part="rich")
 torch = pytest.mark.needs(part="torch")
 tqdm = pytest.mark.needs(part="tqdm")
 
 
 def missing(part: str) -> str | None:
-    """Return why a test that needs the module `part` cannot run here, or None."""
+    """Return why a test that needs `part`, a module or a server, cannot run here, or None."""
+    if part in SERVERS:
+        return None if SERVERS[part].path else f"{part} is not installed, nor built: python -m tests.stack (needs Go)"
     if importlib.util.find_spec(part) is None:
         return f"{part} is not installed: pip install -e '.[test]'"
     return None
