@@ -227,7 +227,7 @@ class Runtime:
             waiting = self.journal.overflow.spans
             return Delivery(pending=waiting, kept=written - waiting, dropped=lost, folder=self.folder.shown)
         done = self._shipper.flush(written, timeout, last=last)
-        tally = self._shipper.tally
+        tally = dataclasses.replace(self._shipper.tally)  # the thread goes on counting
         pending = max(written - tally.total, 0)
         counts = tally.sent, pending, tally.kept, tally.dropped + lost
         return Delivery(*counts, timed_out=not done, folder=self.folder.shown)

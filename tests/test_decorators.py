@@ -158,7 +158,7 @@ def test_calls_in_threads_do_not_mix(traces: Traces) -> None:
 
     @rl_otel.env_step("swe")
     def act(i: int) -> int:
-        together.wait(5)
+        together.wait(30)
         rl_otel.current().record(reward=float(i))
         return i
 

@@ -64,7 +64,7 @@ def test_a_generator_closed_by_another_thread_leaks_nothing(traces: Traces, capl
         stream = streamed()
         next(stream)
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(stream.close).result(5)
+            pool.submit(stream.close).result()
         with rl_otel.env_step():
             pass
     assert_left_quietly(traces, caplog)
@@ -106,7 +106,7 @@ def test_after_a_generator_left_in_another_context_others_find_the_right_parent(
         stream = streamed()
         next(stream)
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(stream.close).result(5)
+            pool.submit(stream.close).result()
         rl_otel.current()
         with tracer.start_as_current_span("http"):
             pass

@@ -146,7 +146,7 @@ def test_a_handle_takes_records_from_many_threads() -> None:
     together = threading.Barrier(8)
 
     def work(i: int) -> None:
-        together.wait(5)
+        together.wait(30)
         for j in range(50):
             step.record({f"{i}.{j}": 1})
 
@@ -155,7 +155,7 @@ def test_a_handle_takes_records_from_many_threads() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(5)
+            thread.join()
         step.end()
         attributes = traces.one("step").attributes
         assert attributes["rl.step"] == 0
@@ -171,7 +171,7 @@ def test_phases_of_many_threads_leave_none_behind(traces: Traces) -> None:
     together = threading.Barrier(8)
 
     def work() -> None:
-        together.wait(5)
+        together.wait(30)
         for _ in range(50):
             with rl_otel.data():
                 pass
@@ -180,7 +180,7 @@ def test_phases_of_many_threads_leave_none_behind(traces: Traces) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join()
     assert len(traces.all("data")) == 400
     assert _runtime.active is not None
     assert _runtime.active.timeline.active is None

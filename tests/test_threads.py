@@ -106,7 +106,7 @@ def test_two_threads_that_end_a_span_write_it_once(traces: Traces, monkeypatch: 
     def interrupted() -> int:
         monkeypatch.undo()
         other.start()
-        other.join(5)
+        other.join(30)
         return now()
 
     monkeypatch.setattr(span, "now", interrupted)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _in_a_thread(function: Callable[[], None]) -> None:
     thread = threading.Thread(target=function)
     thread.start()
-    thread.join(5)
+    thread.join()
 
 
 def _play(*, detached: bool | None = None) -> None:
