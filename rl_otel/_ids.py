@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from struct import Struct
 from typing import Final
 
-_BATCH: Final = 512
+_BATCH: Final = Struct("8s" * 512)
+_ZERO: Final = bytes(8)
 
 _pool: list[bytes] = []
 
@@ -30,8 +32,10 @@ def trace_id() -> bytes:
 
 def _refill() -> None:
     # One system call for many ids: urandom alone costs more than all the rest of a span's id.
-    data = os.urandom(8 * _BATCH)
-    _pool.extend(id_ for i in range(0, len(data), 8) if (id_ := data[i : i + 8]) != bytes(8))
+    data = os.urandom(_BATCH.size)
+    while _ZERO in data:
+        data = os.urandom(_BATCH.size)
+    _pool.extend(_BATCH.unpack(data))
 
 
 def derive(*what: str | int) -> tuple[bytes, bytes]:
