@@ -37,7 +37,7 @@ class Timeline:
         self.role = role
         self._phases: list[Open] = []  # in the order they were opened
         self.steps: set[int] = set()  # those that are open, by id()
-        self.calls: dict[int, Open] = {}  # generate and env.step in flight, by id()
+        self.calls: set[Open] = set()  # generate and env.step in flight
 
     @property
     def active(self) -> Open | None:
@@ -60,6 +60,6 @@ class Timeline:
     def calls_since(self, moment: int) -> Iterator[Open]:
         """Yield the calls in flight that began before `moment` (ns since the epoch)."""
         # Copied in one go, for other threads begin and end calls meanwhile.
-        for call in list(self.calls.values()):
+        for call in list(self.calls):
             if call.began < moment:
                 yield call

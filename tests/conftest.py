@@ -96,7 +96,7 @@ def _let_our_threads_end() -> None:
 def _forget_current_span() -> None:
     # A test of generators that are left open leaves their spans current, and all tests share one context.
     if ambient := sys.modules.get("rl_otel._spans.ambient"):
-        ambient._current.set(None)
+        ambient.innermost.set(None)
         ambient.otel_context.attach(ambient.otel_context.Context())
 
 

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import rl_otel
 from rl_otel.testing import capture
+from tests import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,6 +156,69 @@ def test_what_others_attach_stays_theirs(traces: Traces) -> None:
     context.detach(outer)
     assert context.get_current() == context.Context()
     assert traces.tree() == "step\n  train"
+
+
+def test_a_call_is_recorded_alike_where_others_attach(traces: Traces) -> None:
+    """With something of theirs between a call and its trajectory it is the same record, and counts the same."""
+
+    def play() -> None:
+        with rl_otel.generate(model="m") as generate:
+            generate.record(input_tokens=3, output_tokens=[1, 2], finish_reason="stop")
+        with rl_otel.env_step("swe", tool="bash") as env_step:
+            env_step.record(reward=0.5, terminated=True)
+
+    with rl_otel.step(0), rl_otel.eval():
+        with rl_otel.trajectory("alone"):
+            play()
+        with rl_otel.trajectory("between"):
+            token = context.attach(baggage.set_baggage("run", "a"))
+            play()
+            context.detach(token)
+    alone, between = traces.all("trajectory")
+    for ours, theirs in zip(alone.children, between.children, strict=True):
+        assert (ours.name, ours.attributes, ours.links) == (theirs.name, theirs.attributes, theirs.links)
+        assert (ours.trace_id, ours.status, ours.events) == (theirs.trace_id, theirs.status, theirs.events)
+    told = [{key for key in each.attributes if not key.endswith(".other.duration")} for each in (alone, between)]
+    assert told[0] == told[1] >= {"rl.trajectory.generate.duration", "rl.trajectory.env.duration"}
+    counts = "rl.trajectory.turns", "rl.trajectory.input_tokens", "rl.trajectory.output_tokens", "rl.trajectory.outcome"
+    assert (
+        [alone.attributes[key] for key in counts]
+        == [between.attributes[key] for key in counts]
+        == [1, 3, 3, "completed"]
+    )
+
+
+OTHER_CONTEXT = """
+    from opentelemetry import context, trace
+    from opentelemetry.context.context import _RuntimeContext
+
+    class Plain(_RuntimeContext):
+        def __init__(self):
+            self.now = context.Context()
+        def attach(self, context):
+            before, self.now = self.now, context
+            return before
+        def get_current(self):
+            return self.now
+        def detach(self, token):
+            self.now = token
+
+    context._RUNTIME_CONTEXT = Plain()
+
+    import rl_otel
+    from rl_otel.testing import capture
+
+    with capture() as traces:
+        with rl_otel.step(0), rl_otel.rollout(), rl_otel.trajectory("t"), rl_otel.generate() as generate:
+            print(trace.get_current_span() is generate)
+        print(trace.get_current_span() is trace.INVALID_SPAN, traces.tree().split())
+"""
+
+
+def test_another_kind_of_context_is_told_as_well() -> None:
+    """Where somebody has plugged in a context of their own for OpenTelemetry, our spans are current there."""
+    done = process.run(OTHER_CONTEXT)
+    assert (done.stdout, done.stderr) == ("True\nTrue ['step', 'rollout', 'trajectory', 'generate']\n", "")
 
 
 def test_what_others_never_detach_does_not_keep_our_span_current(traces: Traces, tracer: trace.Tracer) -> None:

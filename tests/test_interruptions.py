@@ -12,8 +12,8 @@ import pytest
 from opentelemetry import trace
 
 import rl_otel
-from rl_otel import _runtime, _safety
-from rl_otel._spans import ambient
+from rl_otel import _clock, _runtime, _safety
+from rl_otel._spans import ambient, calls
 from rl_otel.testing import Traces
 from tests import process
 
@@ -46,38 +46,46 @@ class Interrupted:
             raise Stop
 
 
-def test_an_interrupted_beginning_is_taken_back(traces: Traces, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["train", "generate", "env_step"])
+def test_an_interrupted_beginning_is_taken_back(traces: Traces, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """An exception of the host when a span has just become current reaches the host, and the span is left again."""
     assert _runtime.active is not None
-    with rl_otel.step(1) as step:
-        monkeypatch.setattr(ambient, "_current", Interrupted(ambient._current))
-        with pytest.raises(Stop), rl_otel.train():
+    with rl_otel.step(1), rl_otel.rollout() as rollout:
+        monkeypatch.setattr(ambient, "innermost", Interrupted(ambient.innermost))
+        with pytest.raises(Stop), getattr(rl_otel, name)():
             raise AssertionError("the body must not run")
-        assert rl_otel.current() is trace.get_current_span() is step
-        assert _runtime.active.timeline.active is None
-    assert [span.name for span in traces.spans] == ["step"]
+        assert rl_otel.current() is trace.get_current_span() is rollout
+        assert (_runtime.active.timeline.active, _runtime.active.timeline.calls) == (rollout, set())
+    assert [span.name for span in traces.spans] == ["step", "rollout"]
     assert rl_otel.shutdown().dropped == 1
 
 
-def test_an_interrupted_end_is_made_up_for(traces: Traces, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception of the host before a span has ended reaches the host; the span is recorded and left."""
-    from rl_otel._spans import span as module
+@pytest.mark.parametrize("at", ["clock", "figures", "context"])
+@pytest.mark.parametrize("name", ["train", "generate", "env_step"])
+def test_an_interrupted_end_is_made_up_for(traces: Traces, monkeypatch: pytest.MonkeyPatch, name: str, at: str) -> None:
+    """An exception of the host anywhere in the end of a span reaches the host; the span is recorded and left."""
+    assert _runtime.active is not None
 
-    real, strikes = module.now, [False, True]
+    def struck(*_: object) -> None:
+        patch.undo()
+        raise Stop
 
-    def now() -> int:
-        if strikes.pop():
-            raise Stop
-        return real()
-
-    with rl_otel.step(1) as step:
-        train = rl_otel.train().start()
-        monkeypatch.setattr(module, "now", now)
-        with pytest.raises(Stop):
-            train.end()
-        monkeypatch.setattr(module, "now", real)
-        assert rl_otel.current() is step
-    assert [span.name for span in traces.spans] == ["step", "train"]
+    with rl_otel.step(1), rl_otel.rollout() as rollout:
+        handle = getattr(rl_otel, name)().start()
+        places = {
+            "clock": [(_clock, "monotonic")],
+            "figures": [(type(handle), "_closed")],
+            "context": [(ambient, "attach"), (calls, "attach")],
+        }
+        with monkeypatch.context() as patch:
+            for place in places[at]:
+                patch.setattr(*place, struck)
+            with pytest.raises(Stop):
+                handle.end()
+        assert rl_otel.current() is trace.get_current_span() is rollout
+        assert (_runtime.active.timeline.active, _runtime.active.timeline.calls) == (rollout, set())
+    assert [each.name for each in traces.spans] == ["step", "rollout", handle.name]
+    assert rl_otel.shutdown().dropped == 0
 
 
 def test_a_beginning_that_fails_is_counted(

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rl_otel
-from rl_otel import Delivery
-from rl_otel._clock import now
+from rl_otel import Delivery, _clock
 from rl_otel._record import End, Process
-from rl_otel._spans import span
 from rl_otel.testing import Traces
 from tests.receiver import Receiver
 
@@ -107,11 +105,12 @@ def test_two_threads_that_end_a_span_write_it_once(traces: Traces, monkeypatch: 
         monkeypatch.undo()
         other.start()
         other.join(30)
-        return now()
+        return _clock.monotonic()
 
-    monkeypatch.setattr(span, "now", interrupted)
+    monkeypatch.setattr(_clock, "monotonic", interrupted)
     handle.end()
 
+    assert other.ident is not None
     assert not other.is_alive()
     assert len([record for record in traces.records if isinstance(record, End)]) == 1
 

@@ -15,12 +15,12 @@ _IN_VAIN: Final = 4 * MAX_PAYLOAD
 _SHORT: Final = 4096  # bytes
 _LOOK: Final = 256  # bytes that could be summed while a mark is looked at
 _HEAD: Final = Struct("<2sII")  # the mark, the payload's length, its CRC-32
-_head: Final = _HEAD.pack
+head: Final = _HEAD.pack
 
 
 def frame(payload: bytes) -> bytes:
     """Return `payload` as it is written to a journal."""
-    return _head(MARK, len(payload), crc32(payload)) + payload
+    return head(MARK, len(payload), crc32(payload)) + payload
 
 
 def frame_size(payload: bytes) -> int:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from rl_otel import _record
 from rl_otel._journal.cleaning import cleaned
 from rl_otel._journal.folder import MODE, PRIVATE, base_path, make_folder, segment_path
-from rl_otel._journal.frames import MAX_PAYLOAD, frame
+from rl_otel._journal.frames import MARK, MAX_PAYLOAD, frame, head
 from rl_otel._journal.overflow import LIMIT, Overflow
 from rl_otel._safety import pass_on, say
 
@@ -110,11 +111,11 @@ class Writer:
 
     def end(self, span: _record.End | _record.Foreign) -> None:
         """Write a span that has ended, and count it."""
-        written = False
+        written, count_ended = False, self._ended.add
         try:
             written = self.append(span)
         finally:
-            self._ended.add()
+            count_ended()
             if not written:
                 self._lost.add()
 
@@ -130,9 +131,10 @@ class Writer:
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError) as error:
             pass_on(error)
             payload = _record.encode(cleaned(record))
-        if len(payload) > MAX_PAYLOAD:
+        length = len(payload)
+        if length > MAX_PAYLOAD:
             return False
-        data = frame(payload)
+        data = head(MARK, length, crc32(payload)) + payload  # `frame`, without the call
         file = self._file or self._open()
         try:
             written = os.write(file.descriptor, data)

@@ -2,38 +2,128 @@
 
 from __future__ import annotations
 
+from functools import update_wrapper
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from rl_otel import _values, semconv
-from rl_otel._spans import misuse
+from opentelemetry.context import Context
+
+from rl_otel import _clock, _runtime, _values, semconv
+from rl_otel._ids import span_id
+from rl_otel._spans import ambient, misuse
+from rl_otel._spans.ambient import KEY, attach, get_current
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
-    from typing_extensions import Never
+    from typing_extensions import Never, Self
 
     from rl_otel._runtime import Runtime
 
 # A judge works inside a reward, a simulated user inside an environment.
 _PLACES = (semconv.TRAJECTORY, semconv.ROLLOUT, semconv.EVAL, semconv.REWARD, semconv.ENV_STEP, semconv.ENV_RESET)
 
+#: The methods that every call runs.
+_HOT = ("__enter__", "_child_of", "_opened", "record", "_take_all", "__exit__", "_closed", "_gathered", "_write")
+
 
 class Call(Span):
-    """What generate and the environment's calls share: they are parts of a trajectory, and watched when they last."""
+    """What generate and the environment's calls share: they are parts of a trajectory, and watched when they last.
+
+    They come by the hundred thousand. So what `Span` does in steps, `__enter__` and `__exit__` do here in one go for
+    the usual call: directly inside one of its places, and left there without an error. All others go the way of `Span`.
+    """
+
+    places = _PLACES
+
+    def __init_subclass__(cls) -> None:
+        # CPython remembers inside a function where the attributes of its `self` lie, for one type of `self` at a time:
+        # kinds that take turns in one function make it forget. So each kind has its own copy of what every call runs.
+        for name in _HOT:
+            method = getattr(cls, name)
+            code = method.__code__.replace()
+            own = FunctionType(code, method.__globals__, name, method.__defaults__, method.__closure__)
+            setattr(cls, name, update_wrapper(own, method))
+
+    def __enter__(self) -> Self:
+        runtime = _runtime.active
+        if runtime is None:
+            return self
+        enclosing, before = ambient.innermost.get(), get_current()
+        if enclosing is None or before is not enclosing.inside or enclosing.name not in _PLACES or self._span:
+            return super().__enter__()
+        overhead = runtime.overhead
+        self._stopwatch = stopwatch = overhead.call() if overhead.due else None
+        try:
+            self._attributes = {}
+            self._span = span_id()
+            self._child_of(enclosing)
+            self._runtime = runtime
+            self.enclosing = enclosing
+            self.began = _clock.monotonic() + _clock.OFFSET
+            self._opened(runtime)
+            runtime.timeline.calls.add(self)
+            self.outside = before
+            self.inside = inside = Context({**before, KEY: self})
+            attach(inside)
+            ambient.innermost.set(self)
+        except BaseException as error:
+            self._not_begun(runtime, error)
+        if stopwatch is not None:
+            stopwatch.pause()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        runtime = self._runtime
+        if runtime is None:
+            return
+        enclosing = self.enclosing
+        if error is not None or enclosing is None or enclosing.finished or get_current() is not self.inside:
+            super().__exit__(kind, error, traceback)
+            return
+        stopwatch = self._stopwatch
+        if stopwatch is not None:
+            stopwatch.resume()
+        try:
+            end = _clock.monotonic() + _clock.OFFSET
+            try:
+                del self._runtime  # in one go: of several threads that end it, one does
+            except AttributeError:
+                return
+            self.finished = end  # and from here on as `Span` does: whatever happens, it is left and written
+            try:
+                runtime.timeline.calls.discard(self)
+                self._closed(runtime, end)
+            finally:
+                try:
+                    if ambient.innermost.get() is self:
+                        ambient.innermost.set(enclosing)
+                    attach(self.outside)
+                    self.inside = None
+                finally:
+                    self._write(runtime, end)
+        except BaseException as failure:
+            self._not_ended(runtime, error, failure)
+        if stopwatch is not None:
+            stopwatch.end()
 
     def _watch(self, runtime: Runtime) -> None:
-        runtime.timeline.calls[id(self)] = self
+        runtime.timeline.calls.add(self)
 
     def _unwatch(self, runtime: Runtime) -> None:
-        runtime.timeline.calls.pop(id(self), None)
+        runtime.timeline.calls.discard(self)
 
     def _closed(self, runtime: Runtime, end: int) -> None:
-        gathering = self.gathering
-        if gathering is not None:
-            if gathering.ended:
-                self._attributes[semconv.LATE] = True
-            else:
-                gathering.child(self, end)
-                self._gathered(gathering)
+        gathering, enclosing = self.gathering, self.enclosing
+        if gathering is None:
+            return
+        if gathering.ended:
+            self._attributes[semconv.LATE] = True
+            return
+        if gathering.is_trajectory and enclosing is not None and enclosing.name == semconv.TRAJECTORY:
+            gathering.children.append((semconv.PART_OF[self.name], self.began, end))
+        else:
+            gathering.child(self, end)
+        self._gathered(gathering)
 
     def _gathered(self, gathering: Any) -> None:
         """Hand on what is not time; subclasses do."""
@@ -84,17 +174,17 @@ class Generate(Call):
         }
 
     def _opened(self, runtime: Runtime) -> None:
-        attributes, gathering = self._attributes, self.gathering
+        attributes, gathering, purpose = self._attributes, self.gathering, self.purpose
         if gathering is not None and gathering.is_trajectory:
-            if self.purpose == semconv.PURPOSE_POLICY:
+            if purpose == semconv.PURPOSE_POLICY:
                 gathering.turns_by_call = True
                 gathering.turn += 1
             attributes[semconv.TURN] = gathering.turn
         attributes[semconv.OPERATION_NAME] = "chat"
-        if self.purpose in semconv.PURPOSES:
-            attributes[semconv.PURPOSE] = self.purpose
+        if purpose in semconv.PURPOSES:
+            attributes[semconv.PURPOSE] = purpose
         else:
-            misuse.none_of(self, "purpose", self.purpose, semconv.PURPOSES)
+            misuse.none_of(self, "purpose", purpose, semconv.PURPOSES)
         if self.model is not None:
             attributes[semconv.REQUEST_MODEL] = self.model
         if self.provider is not None:
@@ -104,7 +194,7 @@ class Generate(Call):
             version = runtime.policy_version
         elif type(version) is not int:
             version = misuse.argument(self, "policy_version", version, int)
-        if version is not None and self.purpose == semconv.PURPOSE_POLICY:
+        if version is not None and purpose == semconv.PURPOSE_POLICY:
             attributes[semconv.POLICY_VERSION] = version
 
     def _put(self, word: semconv.Word, plain: Any, attributes: dict[str, Any]) -> None:
@@ -129,6 +219,7 @@ class EnvCall(Call):
 
     words = semconv.WORDS[semconv.ENV_STEP]
     places = _PLACES
+    tool: str | None = None
 
     def __init__(self, environment: str | None = None) -> None:
         if environment is not None and type(environment) is not str:
@@ -141,11 +232,13 @@ class EnvCall(Call):
     def _opened(self, runtime: Runtime) -> None:
         gathering = self.gathering
         if gathering is not None and gathering.is_trajectory:
-            if self.name == semconv.ENV_STEP and not gathering.turns_by_call:
+            if not gathering.turns_by_call and self.name == semconv.ENV_STEP:
                 gathering.turn += 1
             self._attributes[semconv.TURN] = gathering.turn
         if self.environment is not None:
             self._attributes[semconv.ENVIRONMENT_NAME] = misuse.words_for(self.environment)
+        if self.tool is not None:
+            self._attributes[semconv.TOOL_NAME] = misuse.words_for(self.tool)
 
 
 class EnvStep(EnvCall):
@@ -159,16 +252,13 @@ class EnvStep(EnvCall):
     name = semconv.ENV_STEP
 
     def __init__(self, environment: str | None = None, *, tool: str | None = None) -> None:
-        super().__init__(environment)
+        if environment is not None and type(environment) is not str:
+            misuse.check_brackets(type(self), environment)
+        self.environment = environment
         self.tool = tool
 
     def arguments(self) -> dict[str, Any]:
         return {"environment": self.environment, "tool": self.tool}
-
-    def _opened(self, runtime: Runtime) -> None:
-        super()._opened(runtime)
-        if self.tool is not None:
-            self._attributes[semconv.TOOL_NAME] = misuse.words_for(self.tool)
 
     def _gathered(self, gathering: Any) -> None:
         gathering.last_step = self._attributes

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry import trace
 
 from rl_otel import _record, _values, semconv
 from rl_otel._clock import now
+from rl_otel._deferred import Deferred
 from rl_otel._safety import guarded, say, swallow, words_of
 
 _EARLIEST = 1_000_000_000_000_000_000  # ns since the epoch: what is less counts seconds, or from another zero
 _HOUR = 3_600_000_000_000  # ns
+
+
+class Extra:
+    """What few spans have: a status, events, links, values that come late."""
+
+    __slots__ = ("deferred", "events", "links", "message", "status")
+
+    def __init__(self) -> None:
+        self.status = _record.UNSET
+        self.message = ""
+        self.events: list[_record.Event] = []
+        self.links: list[_record.Link] = []
+        self.deferred: dict[str, tuple[semconv.Word, Deferred]] = {}  # by attribute
+
+    def add_to(self, record: _record.End) -> None:
+        """Set what a span's record has of it."""
+        record.status, record.message = self.status, self.message
+        record.events, record.links = self.events, self.links
 
 
 class OtelSpan:
@@ -22,12 +41,16 @@ class OtelSpan:
     _span: bytes = b""
     _attributes: dict[str, Any]
     _flags: int = 0
-    _status: int = _record.UNSET
-    _message: str = ""
-    _events: list[_record.Event] | None = None
-    _links: list[_record.Link] | None = None
+    _extra: Extra | None = None
     finished: int = 0
     _named = 0  # attributes under names that the host chose
+
+    @property
+    def extra(self) -> Extra:
+        """What this span has of what few have."""
+        if self._extra is None:
+            self.__dict__.setdefault("_extra", Extra())  # the same for every thread that asks
+        return cast(Extra, self._extra)
 
     def _has_room(self, attribute: str) -> bool:
         """Whether an attribute under a name that the host chose is taken: the first ones are, the others counted."""
@@ -83,18 +106,18 @@ class OtelSpan:
         """Add something that happened at one moment, in nanoseconds since the epoch; by default now."""
         if self.recording:
             event = _record.Event(_values.text(str(name)), _moment(timestamp), _plain(attributes))
-            self._events = [*(self._events or ()), event]
+            self.extra.events.append(event)
 
     @guarded
     def add_link(self, context: trace.SpanContext, attributes: Mapping[str, Any] | None = None) -> None:
         """Add a reference to a span of any trace."""
         if self.recording and context.is_valid:
             ids = context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big")
-            self._links = [*(self._links or ()), _record.Link(*ids, _plain(attributes))]
+            self.extra.links.append(_record.Link(*ids, _plain(attributes)))
 
     def link(self, links: Iterable[_record.Link]) -> None:
         """Add references of our own making."""
-        self._links = [*(self._links or ()), *links] or None
+        self.extra.links.extend(links)
 
     def update_name(self, name: str) -> None:
         """Do nothing: names are constants here."""
@@ -104,7 +127,8 @@ class OtelSpan:
         """Set the status that the span ends with."""
         if self.recording:
             code, text = (status, description) if isinstance(status, trace.StatusCode) else _parts(status)
-            self._status, self._message = code.value, _values.text(str(text or ""))
+            extra = self.extra
+            extra.status, extra.message = code.value, _values.text(str(text or ""))
 
     @guarded
     def record_exception(
@@ -123,12 +147,12 @@ class OtelSpan:
         if planned(error):
             self._attributes[semconv.ABORTED] = type(error).__qualname__
             return
-        message = message_of(error)
-        self._status = _record.ERROR
-        self._message = f"{type(error).__qualname__}: {message}" if message else type(error).__qualname__
-        self._attributes[semconv.ERROR_TYPE] = type(error).__qualname__
-        what = {semconv.EXCEPTION_TYPE: type(error).__qualname__, semconv.EXCEPTION_MESSAGE: message}
-        self._events = [*(self._events or ()), _record.Event(semconv.EXCEPTION, self.finished, what)]
+        kind, message, extra = type(error).__qualname__, message_of(error), self.extra
+        extra.status = _record.ERROR
+        extra.message = f"{kind}: {message}" if message else kind
+        self._attributes[semconv.ERROR_TYPE] = kind
+        what = {semconv.EXCEPTION_TYPE: kind, semconv.EXCEPTION_MESSAGE: message}
+        extra.events.append(_record.Event(semconv.EXCEPTION, self.finished, what))
 
 
 trace.Span.register(OtelSpan)

@@ -253,7 +253,7 @@ class Rollout(Named):
                 list(gathering.trajectories), self.began, end, self._attributes, gathering.direct
             )
             self._attributes.update(_figures.rollout_attributes(rollout))
-            self._links = [*(self._links or ()), *map(self._link, rollout.slowest)]
+            self.link(map(self._link, rollout.slowest))
         super()._closed(runtime, end)
         if gathering is not None:
             gathering.let_go()

@@ -1,7 +1,8 @@
 """What every span of ours is: context manager, decorator, `start`/`end`, and the handle that takes `record`.
 
 A handle is made by its opener (`generate(...)` makes a `Generate`), begins when it is entered and writes one record
-to the journal when it is left. Nothing of ours raises into the host: each public method is a boundary.
+to the journal when it is left. Nothing of ours raises into the host: each public method is a boundary. What changes in
+how a span begins and ends changes in `calls.Call` too, which has the usual case of it written out.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
-
-from opentelemetry.context import get_current
 
 from rl_otel import _ids, _record, _runtime, _safety, _values, semconv
 from rl_otel._clock import now
@@ -36,7 +35,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Span(OtelSpan, metaclass=misuse.Opener):
     """One span: opened by `with`, by `.start()`, or around each call of a function it decorates.
 
-    The class attributes are what holds until a handle has begun, so that beginning sets only what differs.
+    The class attributes are what holds until a handle has begun, so that beginning sets only what differs. What few
+    spans have is in `extra`.
     """
 
     name: str = ""
@@ -57,7 +57,6 @@ class Span(OtelSpan, metaclass=misuse.Opener):
 
     _runtime: Runtime | None = None
     _parent: bytes = b""
-    _deferred: dict[str, tuple[semconv.Word, Deferred]] | None = None  # by attribute
     _stopwatch: Stopwatch | None = None  # of the few whose cost is measured
 
     # --- for the host ------------------------------------------------------------------------------------------------
@@ -69,10 +68,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
             try:
                 self._begin(runtime)
             except BaseException as error:
-                self._undo(runtime)
-                if not isinstance(error, Exception):
-                    raise
-                swallow(f"{misuse.kind_of(self)} entered", error)
+                self._not_begun(runtime, error)
             if stopwatch is not None:
                 stopwatch.pause()
                 self._stopwatch = stopwatch
@@ -86,12 +82,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
             try:
                 self._finish(runtime, error)
             except BaseException as failure:
-                self._finish(runtime, error)  # unless it has taken place: an alarm of the host comes at any moment
-                self._unwatch(runtime)
-                ambient.leave(self)
-                if not isinstance(failure, Exception):
-                    raise
-                swallow(f"{misuse.kind_of(self)} left", failure)
+                self._not_ended(runtime, error, failure)
             if stopwatch is not None:
                 stopwatch.end()
 
@@ -118,7 +109,8 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     def record(self, mapping: Mapping[str, Any] | None = None, /, *more: Never, **words: Any) -> None:
         """Add what is known now: words of this span, or a mapping for names that are no words. Later values win."""
         if self._runtime is None:
-            misuse.not_open(self)
+            if self.finished or _runtime.active is not None:
+                misuse.not_open(self)
             return
         stopwatch = self._stopwatch
         if stopwatch is not None:
@@ -187,14 +179,14 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         enclosing = ambient.current()
         if self._span:
             enclosing = self._again(enclosing)
-        before = get_current()
+        before = ambient.get_current()
         # Between us and the span around us another library may have opened one of its own.
         direct = enclosing is not None and before is enclosing.inside
         self.begin_at(runtime, enclosing, None if direct else ambient.foreign_parent(before))
         self._watch(runtime)
         ambient.enter(self, before)
 
-    def _undo(self, runtime: Runtime) -> None:
+    def _not_begun(self, runtime: Runtime, failure: BaseException) -> None:
         """Take back a beginning that failed: nobody will end this span."""
         self.__dict__.pop("_runtime", None)
         self.finished = now()
@@ -202,6 +194,9 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         if self.inside is not None:
             ambient.leave(self)
         runtime.journal.miss()
+        if not isinstance(failure, Exception):
+            raise failure
+        swallow(f"{misuse.kind_of(self)} entered", failure)
 
     def begin_at(self, runtime: Runtime, enclosing: Span | None, foreign: SpanContext | None) -> None:
         """Take a place inside `enclosing` and another library's span there, without becoming the current span."""
@@ -241,15 +236,17 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         self._flags = _record.SAMPLED if runtime.samples(trace) else 0
 
     def _child_of(self, enclosing: Span) -> None:
+        attributes = self._attributes
         self._trace = enclosing._trace
         self._parent = enclosing._span
-        self._flags = enclosing._flags & _record.SAMPLED
-        self.step = step = enclosing.step
+        self._flags = enclosing._flags
         self.gathering = enclosing.gathering
+        self.step = step = enclosing.step
         if step is not None:
-            self._attributes[semconv.STEP_INDEX] = step.index
-        if enclosing.mode is not None:
-            self.mode = self._attributes[semconv.MODE] = enclosing.mode
+            attributes[semconv.STEP_INDEX] = step.index
+        self.mode = mode = enclosing.mode
+        if mode is not None:
+            attributes[semconv.MODE] = mode
 
     def _beneath(self, foreign: SpanContext) -> None:
         """Another library's span is current: become its child within one trace, else link to it."""
@@ -257,7 +254,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         if trace == self._trace:
             self._parent = span
         else:
-            self._links = [*(self._links or ()), _record.Link(trace, span, {})]
+            self.extra.links.append(_record.Link(trace, span, {}))
 
     def _fits(self, enclosing: Span) -> bool:
         """Whether `enclosing` will do though it is none of `places`; with nothing around it a span is in place."""
@@ -280,16 +277,19 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     def _take_all(self, words: Mapping[str, Any]) -> None:
         known, attributes = self.words, self._attributes
         for name, value in words.items():
-            word = known.get(name)
-            if word is not None and type(value) is word.type:
-                if word.type is not str:
-                    attributes[word.attribute] = value
-                    continue
-                if isinstance(value, str) and len(value) < _SHORT and value.isascii():
-                    attributes[word.attribute] = [value] if word.many else value
-                    continue
             try:
-                self._take(name, word, value)
+                attribute, kind, many = known[name]
+                if type(value) is kind:
+                    if kind is not str:
+                        attributes[attribute] = value
+                        continue
+                    if isinstance(value, str) and len(value) < _SHORT and value.isascii():
+                        attributes[attribute] = [value] if many else value
+                        continue
+            except KeyError:
+                pass  # no word of ours
+            try:
+                self._take(name, known.get(name), value)
             except Exception as error:  # the words beside it are none the worse
                 swallow(f"a word of {misuse.kind_of(self)}", error)
 
@@ -306,7 +306,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
             self._set(name, word, value, self._attributes)
         except _values.Unreadable:
             self._attributes.pop(word.attribute, None)  # what is set from now on is the later value
-            self._deferred = {**(self._deferred or {}), word.attribute: (word, Deferred(value))}
+            self.extra.deferred[word.attribute] = (word, Deferred(value))
 
     def _set(self, name: str, word: semconv.Word, value: Any, attributes: dict[str, Any]) -> None:
         """Set a value as its word's type, or tell why not."""
@@ -336,7 +336,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _finish(self, runtime: Runtime, error: BaseException | None) -> None:
-        end = max(now(), self.began)
+        end = now()
         try:
             del self._runtime  # in one go: of several threads that end it, one does
         except AttributeError:
@@ -354,6 +354,15 @@ class Span(OtelSpan, metaclass=misuse.Opener):
             finally:
                 self._write(runtime, end)
 
+    def _not_ended(self, runtime: Runtime, error: BaseException | None, failure: BaseException) -> None:
+        """Make up for an end that failed: an exception of the host comes at any moment."""
+        self._finish(runtime, error)  # unless it has taken place
+        self._unwatch(runtime)
+        ambient.leave(self)
+        if not isinstance(failure, Exception):
+            raise failure
+        swallow(f"{misuse.kind_of(self)} left", failure)
+
     def end_at(self, runtime: Runtime, start: int, end: int) -> None:
         """End a span that is only known afterwards; what happened inside it is not known."""
         self.added = True
@@ -366,28 +375,23 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         """Hand figures to what is around it, and set the last attributes; subclasses add theirs."""
 
     def _write(self, runtime: Runtime, end: int) -> None:
-        awaited = self._due() if self._deferred else None
-        if awaited:
-            self._flags |= _record.AWAITED
-        runtime.journal.end(
-            _record.End(
-                self._trace,
-                self._span,
-                self._parent,
-                self.name,
-                self.began,
-                end,
-                self._attributes,
-                self._flags,
-                self._status,
-                self._message,
-                self._links or [],
-                self._events or [],
-            )
+        record = _record.End(
+            self._trace, self._span, self._parent, self.name, self.began, end, self._attributes, self._flags
         )
+        extra = self._extra
+        if extra is None:
+            runtime.journal.end(record)
+            return
+        extra.add_to(record)
+        awaited = self._due()
+        if awaited:
+            record.flags |= _record.AWAITED
+        runtime.journal.end(record)
         if awaited:
             runtime.defer(self._span, self._set_late, awaited)
 
     def _due(self) -> list[tuple[semconv.Word, Deferred]]:
         """Return the values to wait for: those that were not recorded anew since."""
-        return [due for attribute, due in (self._deferred or {}).items() if attribute not in self._attributes]
+        if self._extra is None:
+            return []
+        return [due for attribute, due in self._extra.deferred.items() if attribute not in self._attributes]
