@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from rl_otel import _ids, _record, _runtime, _values, semconv
-from rl_otel._otlp import groups
+from rl_otel._otlp import Span, groups
 from rl_otel._safety import say, swallow
 from rl_otel._send import untraced
-from rl_otel._ship import Span, Verdict
+from rl_otel._ship import Due, Ready, Verdict
 from rl_otel._version import __version__
 
 _KINDS = tuple(trace.SpanKind)
@@ -186,8 +186,12 @@ class SdkOutlet:
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
 
-    def deliver(self, spans: list[Span], resource: _record.Attributes, *, one_service: bool) -> Verdict:
-        """Hand `spans` to the exporter; what it reports as failed is dropped, for it has its own retries."""
+    def writer(self, resource: _record.Attributes, *, one_service: bool) -> None:
+        """Return nothing that writes spans: the exporter gets them as they are."""
+
+    def deliver(self, due: Sequence[Due], resource: _record.Attributes, *, one_service: bool) -> Verdict:
+        """Hand spans to the exporter; what it reports as failed is dropped, for it has its own retries."""
+        spans = [each.span for each in due if isinstance(each, Ready)]
         try:
             with untraced():
                 services = groups(spans, resource, one_service=one_service)

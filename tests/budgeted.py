@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rl_otel import semconv
-from rl_otel._budget import Budget, Held, Measure, Selector
-from rl_otel._journal import frame
-from rl_otel._otlp import Request, Span, encoding_of
-from rl_otel._record import ERROR, LOCAL, SAMPLED, UNSET, End, Foreign, Record, Start, encode
+from rl_otel._budget import Budget, Measure, Selector, place_of, spot_of
+from rl_otel._journal import Batch
+from rl_otel._otlp import Piece, Request, Span, Writer, encoding_of
+from rl_otel._record import ERROR, LOCAL, SAMPLED, UNSET, End, Foreign, Record, Start
 
 S = 1_000_000_000
 TRACE = b"\1" * 16
@@ -94,38 +94,42 @@ class Sent:
         return found
 
 
-def selector(spans: int = 10_000, *, quota: int | None = None, batch: int = 512) -> Selector:
+def selector(spans: int = 10_000, *, quota: int | None = None, batch: int = 512, room: int = 0) -> Selector:
     """Return a selector that measures as the real one does."""
     measure = Measure(RESOURCE)
     budget = Budget.of(spans, envelope=measure.envelope, window=5.0, batch=batch)
-    return Selector(budget, measure, quota=quota)
-
-
-def length(record: Record) -> int:
-    """Return how many bytes a record is in a journal."""
-    return len(frame(encode(record)))
+    return Selector(budget, measure.write, quota=quota, room=room)
 
 
 def played(records: list[Record], selector: Selector, *, batch: int = 512, finish: bool = True) -> Sent:
     """Return what a selector has sent, in requests of up to `batch` spans and 5 s."""
-    sent, request, since, now = Sent(), Request(encoding_of("grpc"), RESOURCE), 0, 0
+    write = Writer(encoding_of("grpc"), RESOURCE)
+    sent, since, now = Sent(), 0, 0
+    request: list[Piece] = []
+    places = {
+        record.span: spot_of(number, 0) for number, record in enumerate(records) if isinstance(record, End | Foreign)
+    }
     for number, record in enumerate([*records, None]):
         if record is None and not finish:
             break
         if isinstance(record, Start | End | Foreign):
             now = max(now, record.start if isinstance(record, Start) else record.end)
-        for each in selector.take(record, (0, number, length(record))) if record is not None else selector.finish():
-            span = records[each.span[1]] if isinstance(each, Held) else each
+        if record is not None and selector.hold(Batch([record], [number], 0), 0):
+            continue
+        for each in selector.take(record, number) if record is not None else selector.finish():
+            if isinstance(each, Piece):
+                each = places[each.id]
+            span = records[place_of(each)] if isinstance(each, int) else each
             assert isinstance(span, End | Foreign)
-            if request.spans and (len(request.spans) == batch or now - since >= 5 * S):
-                sent.size += len(request.body())
-                request = Request(encoding_of("grpc"), RESOURCE)
-            if not request.spans:
+            if request and (len(request) == batch or now - since >= 5 * S):
+                sent.size += len(Request(write.encoding, request).body())
+                request = []
+            if not request:
                 since = now
-            request.add(span)
+            request.append(write(span))
             sent.spans.append(span)
             sent.at[span.span] = number
-    sent.size += len(request.body()) if request.spans else 0
+    sent.size += len(Request(write.encoding, request).body()) if request else 0
     return sent
 
 

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from rl_otel import semconv
-from rl_otel._budget import Budget, Held, Measure, Selector
+from rl_otel._budget import Budget, Joined, Measure, Refs, Selector, place_of, spot_of
 from rl_otel._budget.candidates import Candidates
 from rl_otel._budget.purse import Purse
-from rl_otel._budget.refs import Refs
-from rl_otel._otlp import Request, encoding_of
+from rl_otel._journal import place_of as at
+from rl_otel._otlp import Piece, Request, Writer, encoding_of
 from rl_otel._record import LOCAL, SAMPLED, End, Foreign, Late, Lost, Process, Start
 from tests.budgeted import RESOURCE, TRACE, S, Story, ended, played, selector, shown, step
 
@@ -147,15 +147,16 @@ def test_late_values_are_held_with_their_span() -> None:
     sends = [
         each
         for number, record in enumerate(story.records)
-        for each in select.take(record, (0, number, 9), (0, 1000, 9) if number == call else None)
+        for each in select.take(record, number, (1000, 1001) if number == call else ())
     ]
-    assert [each for each in sends if isinstance(each, Held)] == [Held((0, call, 9), (0, 1000, 9))]
+    ((late, joined),) = [(each.late, place_of(each)) for each in sends if isinstance(each, Joined)]
+    assert (late, joined) == ((1000, 1001), call)
 
 
 def test_a_span_that_cannot_be_measured_is_passed_on() -> None:
     """Who sends it drops and counts it; nothing else suffers."""
 
-    def refuse(span: object, length: int | None) -> int:
+    def refuse(span: object, segment: int) -> Piece:
         raise ValueError(span)
 
     select = Selector(selector()._budget, refuse)
@@ -170,9 +171,8 @@ def test_what_other_libraries_call_themselves_is_part_of_the_size() -> None:
     """A size is never less than what the span and its scope take in a request."""
     measure = Measure(RESOURCE)
     spans = [Foreign(TRACE, bytes([n] * 8), b"", "é", 1, 2, {}, scope=f"é{n}" * 99, scope_version="é") for n in (1, 2)]
-    request = Request(encoding_of("grpc"), RESOURCE)
-    for span in spans:
-        request.add(span)
+    write = Writer(encoding_of("grpc"), RESOURCE)
+    request = Request(write.encoding, [write(span) for span in spans])
     assert len(request.body()) <= measure.envelope + sum(map(measure, spans))
 
 
@@ -189,12 +189,11 @@ def test_each_request_costs_the_resource_of_each_service() -> None:
 
 def test_what_ended_after_its_trajectory_weighs_with_it() -> None:
     """Spans that join a trajectory count among its spans and bytes."""
-    candidates, late = Candidates(), {b"t" * 8: Refs(), b"u" * 8: Refs()}
-    late[b"t" * 8].add(Held((0, 1, 2)), 30)
-    candidates.add(End(TRACE, b"t" * 8, b"", semconv.TRAJECTORY, 0, 1, {}), (Held((0, 3, 4)), 5), Refs(), 0)
+    candidates, late = Candidates(), {b"t" * 8: Refs([spot_of(1, 30)]), b"u" * 8: Refs()}
+    candidates.add(End(TRACE, b"t" * 8, b"", semconv.TRAJECTORY, 0, 1, {}), spot_of(3, 5), Refs(), 0)
     candidates.join(late)
     assert (list(candidates.spans), list(candidates.sizes), list(late)) == ([2], [35], [b"u" * 8])
-    assert list(candidates.held(0)) == [(Held((0, 3, 4)), 5), (Held((0, 1, 2)), 30)]
+    assert candidates.held(0) == [spot_of(3, 5), spot_of(1, 30)]
 
 
 # --- Many -------------------------------------------------------------------------------------------------------------
@@ -204,25 +203,26 @@ def test_what_ended_after_its_trajectory_weighs_with_it() -> None:
 @pytest.mark.parametrize(("trajectories", "calls"), [(512, 194), (20_000, 4)], ids=["long", "short"])
 def test_a_hundred_thousand_spans_in_one_step_are_held_in_eight_megabytes(trajectories: int, calls: int) -> None:
     """Held are numbers, not spans, however they are divided among trajectories."""
-    select = Selector(selector()._budget, lambda span, length: 400)
+    piece = Piece(bytes(8), 0, Writer(encoding_of("grpc"), {})(End(TRACE, b"s" * 8, b"", "", 0, 1, {})).place, b"", 400)
+    select = Selector(selector()._budget, lambda span, segment: piece)
     ends = [End(TRACE, bytes(8), bytes(8), name, 0, S, {}) for name in (semconv.GENERATE, semconv.TRAJECTORY)]
     number = 0
     tracemalloc.start()
     try:
         for name, span, parent in (("step", b"s" * 8, b""), ("rollout", b"r" * 8, b"s" * 8)):
-            select.take(Start(TRACE, span, parent, name, 0, {semconv.PHASE: name}), (0, 0, 1))
+            select.take(Start(TRACE, span, parent, name, 0, {semconv.PHASE: name}), 0)
         for trajectory in range(trajectories):
             span = (trajectory + 1).to_bytes(8, "big")
-            select.take(Start(TRACE, span, b"r" * 8, semconv.TRAJECTORY, 0, {}), (0, 0, 1))
+            select.take(Start(TRACE, span, b"r" * 8, semconv.TRAJECTORY, 0, {}), 0)
             ends[0].parent, ends[1].span, ends[1].parent = span, span, b"r" * 8
             for each in (*[ends[0]] * calls, ends[1]):
                 number += 1
-                select.take(each, (number >> 16, number * 300, 300))
+                select.take(each, at(number >> 16, number * 300))
         held, _ = tracemalloc.get_traced_memory()
         assert select.held >= trajectories * calls
         assert held < 8e6
-        select.take(End(TRACE, b"r" * 8, b"s" * 8, "rollout", 0, S, {semconv.PHASE: "rollout"}), (0, 0, 1))
-        select.take(End(TRACE, b"s" * 8, b"", "step", 0, S, {}), (0, 0, 1))
+        select.take(End(TRACE, b"r" * 8, b"s" * 8, "rollout", 0, S, {semconv.PHASE: "rollout"}), 0)
+        select.take(End(TRACE, b"s" * 8, b"", "step", 0, S, {}), 0)
         assert tracemalloc.get_traced_memory()[0] < 0.5e6
     finally:
         tracemalloc.stop()
@@ -260,5 +260,5 @@ def test_a_record_that_is_no_span_passes() -> None:
     """What a process says of itself, and late values that were merged already, are not spans."""
     select = selector()
     for record in (Process(1, "run", 0, {}, 0, 0), Late(b"s" * 8, {}), Lost({"queue": 1})):
-        assert select.take(record, (0, 0, 1)) == []
+        assert select.take(record, 0) == []
     assert (select.kept, select.held) == (0, 0)

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_otel import semconv
-from rl_otel._budget import Budget, quota
-from rl_otel._budget.refs import Held, Refs
+from rl_otel._budget import Budget, Joined, Refs, quota, size_of, spot_of
+from rl_otel._journal import place_of as at
+from rl_otel._otlp import Writer, encoding_of
+from rl_otel._record import End
 from tests.budgeted import TRACE, Story, ended, played, selector
 
 pytestmark = pytest.mark.once
@@ -110,6 +112,16 @@ def test_a_replay_decides_alike(story: Story, spans: int) -> None:
     assert first == again
 
 
+@given(stories(), budgets, st.sampled_from([500, 5000, 10**9]))
+def test_what_is_at_hand_decides_nothing(story: Story, spans: int, room: int) -> None:
+    """With room for some or all that is held, the same spans leave at the same moments, in the same order."""
+    select, roomy = selector(spans), selector(spans, room=room)
+    sent, again = played(story.records, select), played(story.records, roomy)
+    assert sent == again
+    assert (select.kept, select.spent(TRACE)) == (roomy.kept, roomy.spent(TRACE))
+    assert roomy._counts.room == room
+
+
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(0, 20), st.integers(200, 900), st.randoms())
 def test_the_slowest_and_the_failed_are_there_whenever_any_detail_is(
     failures: list[bool], calls: int, spans: int, randoms: Any
@@ -159,24 +171,27 @@ def test_quotas_of_a_few_worlds() -> None:
     assert quota(3200, world_size=1, rank=0, owns_root=False) == 100
 
 
-refs = st.tuples(st.integers(0, 2**31), st.integers(0, 2**40), st.integers(1, 2**26))
-helds = st.builds(Held, refs, st.none() | refs)
+PIECE = Writer(encoding_of("grpc"), {})(End(TRACE, b"s" * 8, b"", "", 0, 1, {}), 7)
+spots = st.tuples(st.integers(0, 2**20), st.integers(0, 2**40 - 1), st.integers(0, 2**26))
 
 
-@given(st.lists(st.tuples(helds, st.integers(0, 2**40))), st.lists(st.tuples(helds, st.integers(0, 2**40))))
-def test_refs_give_back_what_was_held(first: list[tuple[Held, int]], second: list[tuple[Held, int]]) -> None:
-    """Places, late values and sizes come back in their order, however they were put together."""
-    both, other = Refs(), Refs()
-    for held, size in first:
-        both.add(held, size)
-    middle = both.end
-    for held, size in second:
-        other.add(held, size)
-    both.extend(other)
-
-    assert list(both) == first + second
-    assert list(both.part(middle, both.end)) == second
-    assert (both.spans, both.size) == (len(first + second), sum(size for _, size in first + second))
+@given(st.lists(st.tuples(spots, st.booleans()) | st.just(PIECE)))
+def test_what_is_held_tells_where_it_is_and_how_large(helds: list[Any]) -> None:
+    """Of a span that is not at hand one integer tells segment, offset and size; of one that is, it does itself."""
+    refs, expected = Refs(), []
+    for held in helds:
+        if held is PIECE:
+            refs.append(PIECE)
+            expected.append((7, None, PIECE.size))
+        else:
+            (segment, offset, size), late = held
+            spot = spot_of(at(segment, offset), size)
+            refs.append(Joined(spot, (3,)) if late else spot)
+            expected.append((segment, at(segment, offset), size))
+    assert [size_of(held) for held in refs] == [size for _, _, size in expected]
+    assert refs.size == sum(size for _, _, size in expected)
+    assert refs.segments == {segment for segment, _, _ in expected}
+    assert refs.places == {place for _, place, _ in expected if place is not None}
 
 
 def test_the_default_budget_is_four_of_four_and_a_half_megabytes() -> None:

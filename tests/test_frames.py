@@ -29,7 +29,7 @@ def test_marks_that_promise_long_frames_cost_no_more_than_a_bounded_look(
     monkeypatch.setattr(frames, "crc32", counting)
     mark = MARK + pack("<II", promised, 1)
     garbage, scan = mark * (MEGABYTE // len(mark)), Scan(0)
-    found = [payload for data in (garbage, garbage, frame(b"whole")) for payload in scan.feed(data)]
+    found = [payload for data in (garbage, garbage, frame(b"whole")) for payload in scan.feed(data).payloads]
     assert found == [b"whole"]
     assert summed <= 5 * MEGABYTE
     assert scan.offset == 2 * len(garbage) + len(frame(b"whole"))

@@ -12,7 +12,7 @@ import pytest
 
 import rl_otel
 from rl_otel import _keeper
-from rl_otel._journal import Cursor, journals, overflow, segments
+from rl_otel._journal import Cursor, journals, overflow, segment_of, segments
 from rl_otel._record import Lost
 from rl_otel.testing import Traces
 from tests import process
@@ -173,7 +173,7 @@ def test_what_was_delivered_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
             journal.end(span(number, 400))
             for record, ref in cursor:
                 seen += ids([record])
-                for segment in range(ref.segment):
+                for segment in range(segment_of(ref)):
                     journal.overflow.release(segment)
         place.space = None
         journal.close()

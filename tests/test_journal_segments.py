@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import rl_otel
 from rl_otel import _record
-from rl_otel._journal import Cursor, Ref, Writer, frame, journals, read, segment_path, segments
+from rl_otel._journal import Cursor, Place, Writer, frame, journals, offset_of, read, segment_of, segment_path, segments
 from rl_otel._journal import writer as writing
 from rl_otel._record import End, Process
 from rl_otel.testing import capture
@@ -53,7 +53,7 @@ def test_any_sequence_gives_back_what_was_written(events: list[Any]) -> None:
     journal = writer(f"run {next(FOLDERS)}")
     cursor = Cursor(journal.base, overflow=journal.overflow)
     accepted: list[Any] = []
-    seen: list[tuple[Any, Ref]] = []
+    seen: list[tuple[Any, Place]] = []
     with disk() as place:
         for event in events:
             if event == "read":
@@ -113,10 +113,10 @@ def test_a_cursor_goes_on_where_another_stopped() -> None:
     journal = writer()
     for number in range(20):
         journal.end(span(number))
-    places = [ref for _, ref in Cursor(journal.base)]
-    for position, ref in enumerate(places):
-        rest = list(Cursor(journal.base, ref.segment, ref.offset + ref.length))
-        assert [each for _, each in rest] == places[position + 1 :]
+    places = [place for _, place in Cursor(journal.base)]
+    for position, place in enumerate(places):
+        rest = list(Cursor(journal.base, segment_of(place), offset_of(place)))
+        assert [each for _, each in rest] == places[position:]
 
 
 @pytest.mark.usefixtures("_small")
@@ -146,7 +146,7 @@ def test_a_cursor_passes_over_segments_that_are_gone() -> None:
     places = {int.from_bytes(record.span, "big"): ref for record, ref in cursor if isinstance(record, End)}
     for segment in (0, 1, 3):
         segment_path(journal.base, segment).unlink()
-    left = [number for number, ref in places.items() if ref.segment not in (0, 1, 3)]
+    left = [number for number, place in places.items() if segment_of(place) not in (0, 1, 3)]
     assert ids([record for record, _ in Cursor(journal.base)]) == left
     assert [cursor.fetch(places[number]) for number in (0, left[0], left[-1])] == [None, span(left[0]), span(left[-1])]
 
@@ -156,10 +156,12 @@ def test_a_place_that_holds_no_record_gives_none() -> None:
     journal = writer()
     journal.end(span(1))
     cursor = Cursor(journal.base)
-    *_, (_, ref) = cursor
-    path = segment_path(journal.base, 0)
-    path.write_bytes(path.read_bytes()[: ref.offset + 5] + bytes(ref.length))
-    assert cursor.fetch(ref) is None
+    *_, (_, place) = cursor
+    path, whole = segment_path(journal.base, 0), segment_path(journal.base, 0).read_bytes()
+    for kept in (5, 20, 0):  # of the head, of the payload, of nothing
+        path.write_bytes(whole[: offset_of(place) + kept] + bytes(len(whole) - offset_of(place) - kept))
+        assert cursor.fetch(place) is None
+        cursor.close()
 
 
 def test_threads_that_write_at_once_lose_nothing_where_segments_change(monkeypatch: pytest.MonkeyPatch) -> None:

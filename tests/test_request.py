@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from rl_otel import semconv
-from rl_otel._otlp import Request, Unencodable, encode, encode_protobuf, encoding_of, groups
+from rl_otel._otlp import Request, Unencodable, Writer, encode, encode_protobuf, encoding_of, groups
 from rl_otel._record import Foreign
 from tests.otlp import values
 from tests.spans import PROTOCOLS, RESOURCE, SPAN, TRACE, batches, decoded, end, names
@@ -22,26 +22,24 @@ from tests.spans import PROTOCOLS, RESOURCE, SPAN, TRACE, batches, decoded, end,
 def test_request_is_what_encode_makes_and_never_larger_than_its_size(protocol: str, data: st.DataObject) -> None:
     """A request made span by span says the same as one made at once, its size is a bound, its halves are all of it."""
     records, one_service = data.draw(batches), data.draw(st.booleans())
-    request = Request(encoding_of(protocol), RESOURCE, one_service=one_service)
-    grown = sum(request.add(record) for record in records)
+    write = Writer(encoding_of(protocol), RESOURCE, one_service=one_service)
+    pieces = [write(record) for record in records]
+    request = Request(write.encoding, pieces)
     assert request.body() == encode(groups(records, RESOURCE, one_service=one_service), protocol).body
-    assert request.size == grown
     assert len(request.body()) <= request.size or not records
     halves = request.split()
-    assert [*halves[0].spans, *halves[1].spans] == records
-    assert len(halves[0].spans) == len(records) // 2
+    assert [*halves[0].pieces, *halves[1].pieces] == pieces
+    assert len(halves[0].pieces) == len(records) // 2
     together = [name for half in halves for name in names(decoded(half.body(), protocol))]
     assert sorted(together) == sorted(names(decoded(request.body(), protocol)))
 
 
-def test_request_is_as_it_was_after_a_span_that_cannot_be_encoded() -> None:
-    """A poison span changes neither the request nor its size."""
-    request = Request(encoding_of("grpc"), RESOURCE)
-    request.add(end("a"))
-    before = request.size, request.body()
-    with pytest.raises(Unencodable, match="span 'poison' has no usable ids"):
-        request.add(end("poison", trace=b""))
-    assert (request.size, request.body()) == before
+def test_a_span_that_cannot_be_encoded_is_named() -> None:
+    """A poison span is refused before it is part of any request."""
+    write = Writer(encoding_of("grpc"), RESOURCE)
+    for ids in ({"trace": b""}, {"trace": bytes(16)}, {"span": bytes(8)}, {"span": b"short"}):
+        with pytest.raises(Unencodable, match="span 'poison' has no usable ids"):
+            write(end("poison", **ids))
 
 
 # --- Resources and scopes ---------------------------------------------------------------------------------------------

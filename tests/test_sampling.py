@@ -18,7 +18,7 @@ from rl_otel import Delivery
 from rl_otel.testing import Traces
 from tests import process
 from tests.receiver import Receiver
-from tests.shipping import held_back
+from tests.shipping import arrived, held_back, ship
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +93,18 @@ def test_always_off_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
         assert rl_otel.shutdown() == Delivery(kept=7)
         assert receiver.requests == []
+
+
+def test_what_was_not_sampled_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rl-otel ship` leaves it where it is, unless somebody asks for what there is of the step."""
+    sample(monkeypatch, "always_off")
+    with Receiver() as receiver:
+        rl_otel.configure(endpoint=receiver.http, run_dir="runs", run_id="r1")
+        record_steps(3)
+        assert rl_otel.shutdown() == Delivery(kept=9)
+        for options, sent in (((), 0), (("--step", "1"), 0), (("--step", "1", "--all"), 3), (("--all",), 9)):
+            assert ship(Path("runs/r1"), receiver, *options) == 0
+            assert len(arrived(receiver)) == sent
 
 
 def test_no_exporter_keeps_all_in_the_run_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,14 @@ def test_all_is_all(run: Path, receiver: Receiver, capsys: pytest.CaptureFixture
     assert "kept back" not in capsys.readouterr().out
 
 
+def test_a_rollout_that_was_kept_says_what_is_shown_of_it(receiver: Receiver) -> None:
+    """A budget of one span keeps the rollout too; asked for, it comes as that budget would have had it sent."""
+    assert ship(record("runs", 2, 1, trace_budget=1), receiver, "--all", "--force") == 0
+    shown = [{how: span.attributes[f"rl.rollout.shown.{how}"] for how in ("full", "totals", "none")}
+             for span in receiver.spans if span.name == "rollout"]  # fmt: skip
+    assert shown == [{"full": 0, "totals": 0, "none": 2}] * 2
+
+
 def test_a_trace_that_would_be_too_large_is_refused(
     run: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,8 +14,22 @@ from __future__ import annotations
 from rl_otel._budget.limits import Budget, quota
 from rl_otel._budget.measure import Measure
 from rl_otel._budget.rank import in_share
-from rl_otel._budget.refs import Held, Ref
+from rl_otel._budget.refs import Held, Joined, Late, Refs, place_of, size_of, spot_of
 from rl_otel._budget.selector import Selector
 from rl_otel._budget.trace import Send
 
-__all__ = ["Budget", "Held", "Measure", "Ref", "Selector", "Send", "in_share", "quota"]
+__all__ = [
+    "Budget",
+    "Held",
+    "Joined",
+    "Late",
+    "Measure",
+    "Refs",
+    "Selector",
+    "Send",
+    "in_share",
+    "place_of",
+    "quota",
+    "size_of",
+    "spot_of",
+]

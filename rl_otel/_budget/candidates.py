@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
 
 from rl_otel import semconv
-from rl_otel._budget.refs import Held, Refs
+from rl_otel._budget.refs import Held, Refs, size_of
 from rl_otel._record import ERROR, End
 
 _FAILED = frozenset({semconv.ERROR, semconv.TIMEOUT})
@@ -44,12 +43,12 @@ class Candidates:
         """All that is held."""
         return [self._refs, *self._late.values()]
 
-    def add(self, record: End, own: tuple[Held, int] | None, refs: Refs, left: int) -> None:
+    def add(self, record: End, own: Held | None, refs: Refs, left: int) -> None:
         """Add a trajectory with what is held of it, its `own` span where that has not left."""
         if own is not None:
-            self._refs.add(*own)
+            self._refs.append(own)
         self._refs.extend(refs)
-        self._ends.append(self._refs.end)
+        self._ends.append(len(self._refs))
         self.ids.append(int.from_bytes(record.span, "big"))
         self.durations.append(record.end - record.start)
         reward = record.attributes.get(semconv.TRAJECTORY_REWARD)
@@ -57,8 +56,8 @@ class Candidates:
         self.failed.append(failed(record))
         self.own.append(own is not None)
         self.left.append(left)
-        self.spans.append(refs.spans + (own is not None))
-        self.sizes.append(refs.size + (own[1] if own is not None else 0))
+        self.spans.append(len(refs) + (own is not None))
+        self.sizes.append(refs.size + (size_of(own) if own is not None else 0))
 
     def join(self, late: dict[bytes, Refs]) -> None:
         """Take from `late`, by parent, the spans that ended after their trajectory had."""
@@ -66,11 +65,10 @@ class Candidates:
         for row, id_ in enumerate(self.ids):
             if id_ in waiting:
                 refs = self._late[row] = late.pop(waiting.pop(id_))
-                self.spans[row] += refs.spans
+                self.spans[row] += len(refs)
                 self.sizes[row] += refs.size
 
-    def held(self, row: int) -> Iterator[tuple[Held, int]]:
-        """Iterate over the spans of a trajectory that are held, each with its size."""
-        yield from self._refs.part(self._ends[row - 1] if row else 0, self._ends[row])
-        if row in self._late:
-            yield from self._late[row]
+    def held(self, row: int) -> list[Held]:
+        """Return the spans of a trajectory that are held."""
+        held = self._refs[self._ends[row - 1] if row else 0 : self._ends[row]]
+        return held + self._late[row] if row in self._late else held

@@ -8,7 +8,7 @@ from rl_otel import semconv
 from rl_otel._budget.candidates import Candidates
 from rl_otel._budget.purse import Purse, Rest
 from rl_otel._budget.rank import ranked
-from rl_otel._budget.refs import Held, Refs
+from rl_otel._budget.refs import Held, Refs, size_of
 
 _NONE, _TOTALS, _FULL = 0, 1, 2  # how a trajectory is shown: not, by its own span, with all that is inside it
 
@@ -21,7 +21,7 @@ class Decision:
 
     def __init__(self, candidates: Candidates, loose: Refs, purse: Purse, now: int) -> None:
         self.sends: list[Held] = []
-        self.spans = sum(candidates.spans) + loose.spans  # that were held
+        self.spans = sum(candidates.spans) + len(loose)  # that were held
         self._candidates = candidates
         self._purse = purse
         self._now = now
@@ -52,8 +52,8 @@ class Decision:
             self._show(row, first)
         for row in ranking.totals:
             self._show_alone(row, first)
-        for held, size in loose:
-            if not self._purse.pay(1, size, self._now, first, detail=True):
+        for held in loose:
+            if not self._purse.pay(1, size_of(held), self._now, first, detail=True):
                 break
             self.sends.append(held)
         for row in ranking.others:
@@ -63,17 +63,17 @@ class Decision:
         """Send all of a trajectory that has not left, if it fits."""
         if self._shown[row] == _FULL:
             return
-        spans, size, held = self._candidates.spans[row], self._candidates.sizes[row], self._candidates.held(row)
+        size, held = self._candidates.sizes[row], self._candidates.held(row)
         if self._candidates.own[row] and self._shown[row] == _TOTALS:
-            spans, size = spans - 1, size - next(held)[1]
-        if self._purse.pay(spans, size, self._now, rest, detail=True):
-            self.sends += [each for each, _ in held]
+            size -= size_of(held.pop(0))
+        if self._purse.pay(len(held), size, self._now, rest, detail=True):
+            self.sends += held
             self._shown[row] = _FULL
 
     def _show_alone(self, row: int, rest: Rest) -> None:
         """Send at least a trajectory's own span, which has its totals."""
         if self._shown[row] == _NONE:
-            own, size = next(self._candidates.held(row))
-            if self._purse.pay(1, size, self._now, rest):
+            own = self._candidates.held(row)[0]
+            if self._purse.pay(1, size_of(own), self._now, rest):
                 self.sends.append(own)
                 self._shown[row] = _TOTALS

@@ -21,6 +21,7 @@ class Phase:
     """A step or a phase; most of them hold nothing."""
 
     __slots__ = ("candidates", "ended", "refs", "start")
+    live: Final = False
 
     def __init__(self, start: int) -> None:
         self.start = start

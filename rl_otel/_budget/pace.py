@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import insort
 from typing import Final
@@ -21,9 +22,10 @@ class Pace:
         """Add one that ended."""
         insort(self._sorted, duration)
 
-    def straggles(self, age: int) -> bool:
-        """Whether one that is still open has taken more than twice as long as nine in ten of the others."""
-        return len(self._sorted) > 0 and age > 2 * self._p90
+    @property
+    def patience(self) -> float:
+        """How long one may be open that is no straggler: twice as long as nine in ten of the others took."""
+        return 2 * self._p90 if self._sorted else math.inf
 
     def slow(self, duration: int) -> bool:
         """Whether one that ended is among the slowest tenth."""

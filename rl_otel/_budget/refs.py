@@ -1,85 +1,66 @@
-"""Spans that are held: not the spans, only where they are in the journal."""
+"""Spans that are held: as they are sent where there is room for that, else only where they are in the journal."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
-from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-#: Where a record is: segment, offset, length.
-Ref: TypeAlias = tuple[int, int, int]
+from rl_otel._journal import Place, segment_of
+from rl_otel._otlp import Piece
 
-#: In place of a size: this entry is where the late values of the span before it are.
-_LATE: Final = -1
+_BITS: Final = 27  # of a size: no record is so long
 
-#: One entry as it lies in the array; four appends would cost twice as much.
-_entry: Final = Struct("=4q").pack
+#: Where a span is, and how many bytes it takes as it is sent: one integer, for a step may hold a hundred thousand.
+Spot: TypeAlias = int
+
+#: Where the late values of a span are.
+Late: TypeAlias = tuple[Place, ...]
 
 
-class Held(NamedTuple):
-    """A span to be read back and sent, with the `late` record of its values where there is one."""
+class Joined(NamedTuple):
+    """Where a span is, and the `late` records of its values."""
 
-    span: Ref
-    late: Ref | None = None
+    spot: Spot
+    late: Late
+
+
+#: A span that is held.
+Held: TypeAlias = "Piece | Spot | Joined"
+
+
+def spot_of(place: Place, size: int) -> Spot:
+    """Return the spot of a span at a place."""
+    return place << _BITS | size
+
+
+def place_of(held: Spot | Joined) -> Place:
+    """Return where a span is."""
+    return (held.spot if isinstance(held, Joined) else held) >> _BITS
+
+
+def size_of(held: Held) -> int:
+    """Return how many bytes a span takes."""
+    if type(held) is Piece:
+        return held.size
+    return (held.spot if isinstance(held, Joined) else held) & (1 << _BITS) - 1  # type: ignore[operator]
+
+
+class Refs(list[Held]):
+    """Held spans in the order they ended."""
+
+    __slots__ = ()
 
     @property
-    def length(self) -> int:
-        """Bytes in the journal."""
-        return self.span[2] + (0 if self.late is None else self.late[2])
+    def size(self) -> int:
+        """How many bytes they take."""
+        return sum(map(size_of, self))
 
-
-class Refs:
-    """Held spans in the order they ended, four integers each: a step may hold a hundred thousand of them."""
-
-    __slots__ = ("_ints", "size", "spans")
-
-    def __init__(self) -> None:
-        self.spans = 0
-        self.size = 0  # bytes, encoded
-        self._ints = array("q")
-
-    def add(self, held: Held, size: int) -> None:
-        """Hold one more."""
-        self._ints.frombytes(_entry(*held.span, size))
-        if held.late is not None:
-            self._ints.frombytes(_entry(*held.late, _LATE))
-        self.spans += 1
-        self.size += size
-
-    def extend(self, other: Refs) -> None:
-        """Hold what `other` holds."""
-        self._ints.extend(other._ints)
-        self.spans += other.spans
-        self.size += other.size
-
-    def __iter__(self) -> Iterator[tuple[Held, int]]:
-        """Iterate over what is held, each with its size."""
-        return self.part(0, self.end)
+    @property
+    def places(self) -> set[Place]:
+        """Where they are, as far as they are not at hand."""
+        return {place_of(held) for held in self if not isinstance(held, Piece)}
 
     @property
     def segments(self) -> set[int]:
-        """The segments in which something is held."""
-        return set(self._ints[::4])
-
-    @property
-    def places(self) -> set[tuple[int, int]]:
-        """Segment and offset of all that is held."""
-        return set(zip(self._ints[::4], self._ints[1::4], strict=True))
-
-    @property
-    def end(self) -> int:
-        """Where the next one will begin."""
-        return len(self._ints)
-
-    def part(self, begin: int, end: int) -> Iterator[tuple[Held, int]]:
-        """Iterate over what lies between two places, which `end` gave."""
-        ints, at = self._ints, begin
-        while at < end:
-            span, size = (ints[at], ints[at + 1], ints[at + 2]), ints[at + 3]
-            at += 4
-            late = None
-            if at < end and ints[at + 3] == _LATE:
-                late = ints[at], ints[at + 1], ints[at + 2]
-                at += 4
-            yield Held(span, late), size
+        """The segments in which they are."""
+        written = {held.segment for held in self if isinstance(held, Piece)}
+        return written | set(map(segment_of, self.places))

@@ -15,7 +15,6 @@ class Repeat(NamedTuple):
 
     duration: int  # ns
     held: Held
-    size: int
 
 
 class Repeats:
@@ -53,7 +52,4 @@ class Repeats:
 
     def held(self) -> Refs:
         """Return all that are held."""
-        refs = Refs()
-        for each in (*self._last.values(), *self._slowest.values()):
-            refs.add(each.held, each.size)
-        return refs
+        return Refs(each.held for each in (*self._last.values(), *self._slowest.values()))

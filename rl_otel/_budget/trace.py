@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,13 +15,17 @@ from rl_otel._budget.opened import ROLLOUTS, Phase, Trajectory, is_phase
 from rl_otel._budget.pace import Pace
 from rl_otel._budget.purse import NOTHING
 from rl_otel._budget.rank import in_share
-from rl_otel._budget.refs import Held, Refs
+from rl_otel._budget.refs import Held, Late, Refs, size_of, spot_of
 from rl_otel._budget.repeats import Repeat, Repeats
+from rl_otel._journal import Batch, Place, segment_of
 from rl_otel._otlp import Span
-from rl_otel._record import End, Start
+from rl_otel._record import SAMPLED, End, Start
 
-#: To be sent: a span as it is, or one to be read back.
+#: To be sent: a span as it is, or as it was written, or one to be read back.
 Send: TypeAlias = "Span | Held"
+
+_APART: Final = (semconv.TRAJECTORY, semconv.STEP)
+_PHASE: Final = semconv.PHASE
 
 _PATIENCE: Final = 60_000_000_000  # ns that a rollout runs before its stragglers are shown
 
@@ -32,7 +37,9 @@ class Trace:
         books: Its purse, and the counts of all traces.
     """
 
-    __slots__ = ("_early", "_open", "_pace", "_pending", "_repeats", "_rollouts", "_rooted", "_running", "books")
+    __slots__ = (
+        "_alarm", "_early", "_open", "_pace", "_pending", "_repeats", "_rollouts", "_rooted", "_running", "books",
+    )  # fmt: skip
 
     def __init__(self, books: Books) -> None:
         self.books = books
@@ -41,6 +48,7 @@ class Trace:
         self._rollouts: list[Phase] = []  # the open ones
         self._running: dict[bytes, Trajectory] = {}  # open, of an open rollout, not live; the oldest first
         self._pending: dict[bytes, Refs] = {}  # by parent: what ended inside a span that we know nothing of yet
+        self._alarm: float = 0  # when the next of those becomes a straggler, if no trajectory or phase ends before
         self._pace = Pace()
         self._early = (0, 0)  # trajectories that left as they ended, and their bytes
         self._repeats = Repeats()
@@ -51,6 +59,39 @@ class Trace:
         return self._rooted and not self._open
 
     # --- records ------------------------------------------------------------------------------------------------------
+
+    def hold(self, id_: bytes, batch: Batch, at: int, until: float) -> int:
+        """Hold the spans of a batch from one on as long as there is nothing else to do about them, as about most.
+
+        Returns which is the first that is more, or ended at `until` or later.
+        """
+        if self._pending:
+            return at
+        records, places, first, books = batch.records, batch.begins, at, self.books
+        now, alarm = books.now, min(until, self._alarm)
+        around_of, write, room, segment = self._open.get, books.write, books.counts.room, segment_of(places[at])
+        for record, place in zip(records[at:], places[at:], strict=True):
+            if type(record) is not End or record.flags != SAMPLED or record.trace != id_:
+                break
+            around, moment = around_of(record.parent), record.end
+            if around is None or around.live or moment >= alarm or record.name in _APART or _PHASE in record.attributes:
+                break
+            try:
+                piece = write(record, segment)
+            except Exception:
+                break
+            size = piece.size
+            if size <= room:
+                room -= size
+                around.refs.append(piece)
+            else:
+                around.refs.append(spot_of(place, size))
+            now = max(now, moment)
+            at += 1
+        books.take_room(books.counts.room - room)
+        books.now = now
+        books.counts.held += at - first
+        return at
 
     def start(self, record: Start) -> list[Send]:
         """Take a span that began, and return what is to be sent."""
@@ -65,18 +106,18 @@ class Trace:
                 self._rollouts.append(phase)
         return self._stragglers()
 
-    def end(self, record: Span, held: Held) -> list[Send]:
+    def end(self, record: Span, place: Place, late: Late = ()) -> list[Send]:
         """Take a span that ended, and where it is in the journal; return what is to be sent."""
         self.books.now = max(self.books.now, record.end)
         if not isinstance(record, End) or not (record.name == semconv.TRAJECTORY or is_phase(record)):
-            sends = self._detail(record, held)
-            return sends + self._stragglers() if self._running else sends
+            sends = self._detail(record, self.books.written(record, place, late))
+            return sends + self._stragglers()
         if record.name == semconv.TRAJECTORY:
-            sends = self._trajectory(record, held)
+            sends = self._trajectory(record, self.books.written(record, place, late))
         elif record.name == semconv.STEP:
             sends = self._step(record)
         else:
-            sends = self._phase(record, held)
+            sends = self._phase(record, place, late)
         self._rooted |= record.name == semconv.STEP or not record.parent
         return sends + (self._stragglers() if self._open else self._leftovers())
 
@@ -124,27 +165,25 @@ class Trace:
         self._gather(record.span, trajectory.refs)
         trajectory.ended = True
         if trajectory.around is not None and not trajectory.around.ended:
-            return self._inner(record, held, trajectory, trajectory.around)
+            return self._inner(held, trajectory, trajectory.around)
         self._pace.add(record.end - record.start)
         if trajectory.home is None or trajectory.home.ended:
             return self._alone(record, held, trajectory)
         return self._candidate(record, held, trajectory, trajectory.home)
 
     def _candidate(self, record: End, held: Held, trajectory: Trajectory, home: Phase) -> list[Send]:
-        size = self.books.cost(record, held)
-        if self._leaves(size):
+        if self._leaves(size_of(held)):
             home.candidates.add(record, None, trajectory.refs, trajectory.left + 1)
-            return [record]
-        home.candidates.add(record, (held, size), trajectory.refs, trajectory.left)
+            return [held]
+        home.candidates.add(record, held, trajectory.refs, trajectory.left)
         self.books.counts.held += 1
         return []
 
-    def _inner(self, record: End, held: Held, inner: Trajectory, around: Trajectory) -> list[Send]:
+    def _inner(self, held: Held, inner: Trajectory, around: Trajectory) -> list[Send]:
         """One inside another: its own span leaves, its detail shares the other's fate."""
-        size = self.books.cost(record, held)
-        sends: list[Send] = [record] if self._leaves(size) else []
+        sends: list[Send] = [held] if self._leaves(size_of(held)) else []
         if not sends:
-            self.books.hold(around.refs, held, size)
+            self.books.hold(around.refs, held)
         around.left += inner.left + len(sends)
         around.refs.extend(inner.refs)
         return sends + self._live(around)
@@ -154,14 +193,14 @@ class Trace:
         root = not record.parent
         roomy = self.books.purse.half_full
         rest = NOTHING if root else self.books.purse.for_phases
-        if not self.books.send_or_keep(self.books.cost(record, held), rest):
+        if not self.books.send_or_keep(size_of(held), rest):
             self.books.keep(trajectory.refs)
             return []
         tells = failed(record) or in_share(record.span) or self._pace.slow(record.end - record.start)
         if roomy or root or tells:
-            return [record, *self._all_or_none(trajectory, root=root)]
+            return [held, *self._all_or_none(trajectory, root=root)]
         self.books.keep(trajectory.refs)
-        return [record]
+        return [held]
 
     def _all_or_none(self, trajectory: Trajectory, *, root: bool = False) -> list[Held]:
         sends = self.books.release(trajectory.refs, NOTHING if root else self.books.purse.for_phases)
@@ -183,13 +222,13 @@ class Trace:
         while self._running:
             span, oldest = next(iter(self._running.items()))
             if oldest.home is not None and not oldest.home.ended:
-                if self.books.now - oldest.home.start < _PATIENCE or not self._pace.straggles(
-                    self.books.now - oldest.start
-                ):
-                    break
+                self._alarm = max(oldest.home.start + _PATIENCE, oldest.start + self._pace.patience + 1)
+                if self.books.now < self._alarm:
+                    return sends
                 oldest.live = True
                 sends += self._live(oldest)
             del self._running[span]
+        self._alarm = math.inf
         return sends
 
     def _live(self, trajectory: Trajectory) -> list[Held]:
@@ -206,23 +245,24 @@ class Trace:
 
     # --- phases -------------------------------------------------------------------------------------------------------
 
-    def _phase(self, record: End, held: Held) -> list[Send]:
+    def _phase(self, record: End, place: Place, late: Late) -> list[Send]:
         phase = self._ended(record)
         # A phase with trajectories is always shown: without it they would have no parent.
         if self._repeats.count(record.name) and not len(phase.candidates):
-            self._repeated(record, held)
+            self._repeated(record, self.books.written(record, place, late))
             self.books.keep(phase.refs)
             return []
         decision = self._decided(phase)
-        if record.name in ROLLOUTS:
-            record = msgspec.structs.replace(record, attributes={**record.attributes, **decision.attributes()})
+        said = decision.attributes() if record.name in ROLLOUTS else {}
+        if said:
+            record = msgspec.structs.replace(record, attributes={**record.attributes, **said})
         sent = self.books.send_or_keep(self.books.cost(record), self.books.purse.for_root)
+        if said and not sent:
+            self.books.counts.keep_said(record.span, said)
         return [*decision.sends, *([record] if sent else [])]
 
     def _repeated(self, record: End, held: Held) -> None:
-        replaced = self._repeats.hold(
-            record.name, Repeat(record.end - record.start, held, self.books.cost(record, held))
-        )
+        replaced = self._repeats.hold(record.name, Repeat(record.end - record.start, held))
         self.books.counts.held += not replaced
         self.books.counts.kept += replaced
 
@@ -251,21 +291,20 @@ class Trace:
         return decision
 
     def _released(self) -> list[Held]:
-        phases = self._repeats.release()
+        phases = [each.held for each in self._repeats.release()]
         self.books.counts.held -= len(phases)
-        return [each.held for each in phases if self.books.send_or_keep(each.size, self.books.purse.for_root)]
+        return [held for held in phases if self.books.send_or_keep(size_of(held), self.books.purse.for_root)]
 
     # --- detail -------------------------------------------------------------------------------------------------------
 
     def _detail(self, record: Span, held: Held) -> list[Send]:
         """Hold a call or another library's span where it belongs; send it where nothing of ours is around it."""
-        size = self.books.cost(record, held)
         if not self._open:
-            sent = self.books.send_or_keep(size, self.books.purse.for_phases, detail=True)
-            return [record] if sent else []
+            sent = self.books.send_or_keep(size_of(held), self.books.purse.for_phases, detail=True)
+            return [held] if sent else []
         place = self._open.get(record.parent)
         refs = place.refs if place is not None else self._place(record.parent)
-        self.books.hold(refs, held, size)
+        self.books.hold(refs, held)
         self._gather(record.span, refs)
         return [*self._live(place)] if isinstance(place, Trajectory) and place.live else []
 

@@ -7,13 +7,14 @@ write costs the record it tore and nothing else. `docs/journal.md` describes it 
 
     writer, overflow    the process that records: on disk, or in memory while no disk takes anything
     reader, cursor      one file, or all segments of a process as they grow
+    place               where a record is
     sent, lock          what was delivered, and who may deliver
     room                how much may lie there where it only serves the sending
 """
 
 from __future__ import annotations
 
-from rl_otel._journal.cursor import Cursor, Ref
+from rl_otel._journal.cursor import Cursor
 from rl_otel._journal.folder import (
     SUFFIX,
     base_of,
@@ -27,7 +28,8 @@ from rl_otel._journal.folder import (
 from rl_otel._journal.frames import frame
 from rl_otel._journal.lock import Lock
 from rl_otel._journal.overflow import Overflow
-from rl_otel._journal.reader import read
+from rl_otel._journal.place import Place, offset_of, place_of, segment_of
+from rl_otel._journal.reader import Batch, read
 from rl_otel._journal.room import Room
 from rl_otel._journal.sent import ALL, Sent
 from rl_otel._journal.writer import Writer
@@ -35,10 +37,11 @@ from rl_otel._journal.writer import Writer
 __all__ = [
     "ALL",
     "SUFFIX",
+    "Batch",
     "Cursor",
     "Lock",
     "Overflow",
-    "Ref",
+    "Place",
     "Room",
     "Sent",
     "Writer",
@@ -47,8 +50,11 @@ __all__ = [
     "frame",
     "journals",
     "make_folder",
+    "offset_of",
+    "place_of",
     "read",
     "remove",
+    "segment_of",
     "segment_path",
     "segments",
 ]

@@ -6,25 +6,19 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rl_otel import _record
 from rl_otel._journal.folder import segment_path, segments
-from rl_otel._journal.frames import payload_of
+from rl_otel._journal.frames import frame_length, frame_size, payload_at
 from rl_otel._journal.overflow import Overflow
-from rl_otel._journal.reader import Found, chunks, decoded, found
+from rl_otel._journal.place import Place, offset_of, place_of, segment_of
+from rl_otel._journal.reader import Batch, batches, chunks, decoded
 
 _NOT_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _BEHIND: Final = 4  # segments that have ended, which a thread that was held up in its write may still reach
 _PIECE: Final = 1 << 16  # bytes that are read at a time to fetch from
-
-
-class Ref(NamedTuple):
-    """Where a record is: `length` bytes at `offset` of a segment."""
-
-    segment: int
-    offset: int
-    length: int
+_HEAD: Final = frame_size(b"")
 
 
 class Cursor:
@@ -47,8 +41,17 @@ class Cursor:
         self._open: tuple[int, int] | None = None  # the segment fetched from last, and its descriptor
         self._near = (-1, 0, b"")  # a piece of it that was read: segment, offset, bytes
 
-    def __iter__(self) -> Iterator[tuple[_record.Record, Ref]]:
+    def __iter__(self) -> Iterator[tuple[_record.Record, Place]]:
         """Yield each record that has come since the last iteration.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        for batch in self.batches():
+            yield from zip(batch.records, batch.begins, strict=True)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the records that have come since the last iteration, each with its `Place`.
 
         Raises:
             OSError: a file cannot be read.
@@ -57,9 +60,9 @@ class Cursor:
         while True:
             following = self._following()  # asked first: once it is there, what this one still gets is rare
             segment = self.segment
-            for record, begin, end in self._found(segment, self.offset):
-                self.offset = end
-                yield record, Ref(segment, begin, end - begin)
+            for batch in self._found(segment, self.offset):
+                self.offset = offset_of(batch.end)
+                yield batch
             if following is None:
                 return
             self._ended[segment] = self.offset
@@ -67,14 +70,11 @@ class Cursor:
                 del self._ended[min(self._ended)]
             self.segment, self.offset = following, 0
 
-    def fetch(self, place: tuple[int, int, int]) -> _record.Record | None:
-        """Return a record by its place, a `Ref`; None where its segment is gone."""
-        segment, offset, length = place
-        near, begin, data = self._near
-        at = offset - begin
-        if segment != near or at < 0 or at + length > len(data):
-            data, at = self._piece(segment, offset, length), 0
-        payload = payload_of(data[at : at + length])
+    def fetch(self, place: Place) -> _record.Record | None:
+        """Return the record at a place; None where its segment is gone."""
+        data, at = self._near_to(place, _HEAD)
+        data, at = self._near_to(place, frame_length(data, at))
+        payload = payload_at(data, at)
         return None if payload is None else decoded(payload)
 
     def close(self) -> None:
@@ -84,16 +84,18 @@ class Cursor:
         if opened is not None:
             os.close(opened[1])
 
-    def _late(self) -> Iterator[tuple[_record.Record, Ref]]:
+    def _late(self) -> Iterator[Batch]:
         for segment, offset in list(self._ended.items()):
-            for record, begin, end in self._found(segment, offset):
-                self._ended[segment] = end
-                yield record, Ref(segment, begin, end - begin)
+            for batch in self._found(segment, offset):
+                self._ended[segment] = offset_of(batch.end)
+                yield batch
 
-    def _found(self, segment: int, offset: int) -> Iterator[Found]:
+    def _found(self, segment: int, offset: int) -> Iterator[Batch]:
         data = self._overflow.read(segment, offset)
         try:
-            yield from found(chunks(segment_path(self.base, segment), offset) if data is None else [data], offset)
+            yield from batches(
+                chunks(segment_path(self.base, segment), offset) if data is None else [data], place_of(segment, offset)
+            )
         except OSError as error:
             if error.errno not in _NOT_THERE:  # yet, or any more
                 raise
@@ -113,13 +115,19 @@ class Cursor:
         except OSError:
             return False  # a folder that may not be looked into
 
-    def _piece(self, segment: int, offset: int, length: int) -> bytes:
-        """Return a record with what is behind it: those that are fetched together lie near each other."""
-        data = self._overflow.read(segment, offset, offset + length)
-        if data is None:
-            data = self._from_file(segment, offset, max(length, _PIECE))
-            self._near = segment, offset, data
-        return data
+    def _near_to(self, place: Place, length: int) -> tuple[bytes, int]:
+        """Return bytes with so many from a place on, if they are there, and where in them the place is."""
+        segment, offset = segment_of(place), offset_of(place)
+        near, begin, data = self._near
+        if segment == near and 0 <= offset - begin <= len(data) - length:
+            return data, offset - begin
+        in_memory = self._overflow.read(segment, offset, offset + length)
+        if in_memory is not None:
+            return in_memory, 0
+        # With what is behind it: records that are fetched together lie near each other.
+        data = self._from_file(segment, offset, max(length, _PIECE))
+        self._near = segment, offset, data
+        return data, 0
 
     def _from_file(self, segment: int, offset: int, length: int) -> bytes:
         if self._open is None or self._open[0] != segment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rl_otel import _record
-from rl_otel._journal.reader import found
+from rl_otel._journal.reader import batches
 
 LIMIT: Final = 8 << 20  # bytes
 PART: Final = 1 << 20  # bytes of a segment: what was delivered makes room in such pieces
@@ -32,8 +32,8 @@ class Overflow:
     @property
     def spans(self) -> int:
         """How many spans that ended are here and nowhere else."""
-        records = (each.record for number in self.numbers for each in found([self.read(number) or b""], 0))
-        return sum(isinstance(record, _record.End | _record.Foreign) for record in records)
+        found = (batch for number in self.numbers for batch in batches([self.read(number) or b""], 0))
+        return sum(isinstance(record, _record.End | _record.Foreign) for batch in found for record in batch.records)
 
     def read(self, segment: int, begin: int = 0, end: int | None = None) -> bytes | None:
         """Return what a segment holds between two places; None where it is not here."""

@@ -28,6 +28,12 @@ class Room:
         self._cursor = cursor
         self._base = cursor.base
 
+    @property
+    def is_short(self) -> bool:
+        """Whether a segment should go."""
+        sizes = self._sizes()
+        return sum(sizes.values()) > CAP and len(sizes) > 1
+
     def trim(self, delivered: Container[int]) -> int:
         """Remove segments until the rest fits: the oldest of those delivered, without any the oldest of all.
 

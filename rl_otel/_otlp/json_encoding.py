@@ -104,13 +104,17 @@ def _double(value: float) -> float | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-def request(resources: Iterable[tuple[Attributes, Mapping[tuple[str, str], list[bytes]]]]) -> bytes:
+def resource(attributes: Attributes) -> bytes:
+    """Return what the spans of a resource begin with."""
+    return b'{"resource":' + _dumps({"attributes": _attributes(attributes)}) + b',"scopeSpans":['
+
+
+def request(resources: Iterable[tuple[bytes, Mapping[tuple[str, str], list[bytes]]]]) -> bytes:
     """Return an `ExportTraceServiceRequest` on one line: resources, each with the spans of its scopes."""
     return b'{"resourceSpans":[' + b",".join(_resource_spans(*each) for each in resources) + b"]}"
 
 
-def _resource_spans(resource: Attributes, scopes: Mapping[tuple[str, str], list[bytes]]) -> bytes:
-    front = b'{"resource":' + _dumps({"attributes": _attributes(resource)}) + b',"scopeSpans":['
+def _resource_spans(front: bytes, scopes: Mapping[tuple[str, str], list[bytes]]) -> bytes:
     return front + b",".join(_scope_spans(scope, spans) for scope, spans in scopes.items()) + b"]}"
 
 

@@ -1,7 +1,7 @@
 """OTLP as protobuf.
 
-A length-delimited message is its parts after one another, so a piece that recurs is encoded once and kept: what
-precedes a float of a given key, a whole attribute with a short value, a name with its kind. Field numbers are those of
+A length-delimited message is its parts after one another, so a piece that recurs is encoded once and kept: a whole
+attribute with a short value, what precedes a float of a given key, a name with its kind. Field numbers are those of
 opentelemetry-proto's `trace.proto` and `common.proto`; a tag is `number << 3 | wire type`.
 """
 
@@ -9,35 +9,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rl_otel._otlp import clean
 from rl_otel._otlp.clean import Span
 from rl_otel._otlp.wire import double, fixed32, fixed64, sized, varint
-from rl_otel._record import Attributes, Event, Foreign, Link
+from rl_otel._record import SAMPLED, Attributes, End, Event, Link
 
 CONTENT_TYPE: Final = "application/x-protobuf"
 
 #: The fields of a span that are of fixed length, each behind its tag: one call writes them.
-_root: Final = struct.Struct("<2s16s2s8scQcQ").pack
-_child: Final = struct.Struct("<2s16s2s8scQcQ2s8s").pack
+_root: Final = struct.Struct("<cQcQ").pack
+_child: Final = struct.Struct("<cQcQ2s8s").pack
 _TRACE, _SPAN, _START, _END, _PARENT, _FLAGS = b"\x0a\x10", b"\x12\x08", b"\x39", b"\x41", b"\x22\x08", b"\x85\x01"
 
 _LARGEST: Final = clean.LARGEST
-_KEPT: Final = 8192  # entries of a cache; a full one is emptied, which costs less than keeping an order
+_KEPT: Final = 512  # entries of a cache; a full one is emptied, which costs less than keeping an order
 _SHORT: Final = 64  # longer text is encoded each time
 _SMALL: Final = 1024  # counters and indices; larger integers seldom come again
+_NO_SPAN: Final = bytes(8)
 
-#: Whole attributes, by type since `True == 1 == 1.0`.
-_texts: Final[dict[tuple[str, str], bytes]] = {}
-_wholes: Final[dict[tuple[str, int], bytes]] = {}
-_truths: Final[dict[tuple[str, bool], bytes]] = {}
-_singles: Final[dict[tuple[str, str], bytes]] = {}  # lists of one text, as finish reasons are
-#: What precedes a float of a key, and an integer of a key whose varint has so many bytes.
-_float_fronts: Final[dict[str, bytes]] = {}
-_whole_fronts: Final[dict[tuple[str, int], bytes]] = {}
-#: Name, kind and flags.
-_heads: Final[dict[tuple[str, int, int], bytes]] = {}
+_Kept = TypeVar("_Kept")
 
 
 def encode_span(span: Span) -> bytes:
@@ -46,72 +38,94 @@ def encode_span(span: Span) -> bytes:
     Raises:
         Unencodable: it has no usable ids.
     """
-    trace, own, parent, start, end = span.trace, span.span, span.parent, span.start, span.end
-    if len(trace) != 16 or len(own) != 8 or not (any(trace) and any(own)):
+    own, parent, start, end = span.span, span.parent, span.start, span.end
+    if len(own) != 8 or own == _NO_SPAN:
         raise clean.Unencodable(span)
-    if not (type(start) is type(end) is int and 0 <= start <= _LARGEST and 0 <= end <= _LARGEST):
+    if not (type(start) is int and type(end) is int and 0 <= start <= end <= _LARGEST):
         start, end = clean.moment(start), clean.moment(end)
-    if len(parent) == 8:
-        fixed = _child(_TRACE, trace, _SPAN, own, _START, start, _END, end, _PARENT, parent)
-    else:
-        fixed = _root(_TRACE, trace, _SPAN, own, _START, start, _END, end)
-    kind = span.kind if type(span) is Foreign else 0
-    pieces = [fixed + (_heads.get((span.name, kind, span.flags)) or _head(span, kind))]
-    if span.attributes:
-        _append(span.attributes, pieces)
+    times = _child(_START, start, _END, end, _PARENT, parent) if len(parent) == 8 else _root(_START, start, _END, end)
+    plain = type(span) is End and span.flags == SAMPLED
+    head = (plain and _heads.get(span.name)) or _head(span)
+    pieces = [_fronts.get(span.trace) or _front(span), own, times, head]
+    add, usual = pieces.append, _usual.get
+    for key, value in span.attributes.items():
+        kind, values = usual(key, _NOTHING)
+        add(values[value] if kind is type(value) else _other(key, value))
     if span.status or span.message or span.links or span.events:
-        return b"\x4a".join(pieces) + _rare(span)
-    return b"\x4a".join(pieces)
+        add(_rare(span))
+    return b"".join(pieces)
 
 
-def _head(span: Span, kind: int) -> bytes:
+_fronts: Final[dict[bytes, bytes]] = {}  # by trace
+_heads: Final[dict[str, bytes]] = {}  # name, kind and flags of our own, which are sampled
+
+
+def _front(span: Span) -> bytes:
+    if not clean.usable(span.trace, 16):
+        raise clean.Unencodable(span)
+    return _keep(_fronts, span.trace, _TRACE + span.trace + _SPAN)
+
+
+def _head(span: Span) -> bytes:
     name = b"\x2a" + sized(_utf8(span.name)) + b"\x30" + varint(clean.kind(span))
-    return _keep(_heads, (span.name, kind, span.flags), name + _FLAGS + fixed32(clean.flags(span)))
+    head = name + _FLAGS + fixed32(clean.flags(span))
+    return _keep(_heads, span.name, head) if type(span) is End and span.flags == SAMPLED else head
 
 
-def _append(attributes: Attributes, pieces: list[bytes]) -> None:
-    """Append each attribute as a `KeyValue` with its length; the caller joins them with the tag of its field."""
-    for key, value in attributes.items():
-        kind = type(value)
-        if kind is str:
-            pieces.append(_texts.get((key, value)) or _text(key, value))
-        elif kind is int:
-            pieces.append(_wholes.get((key, value)) or _whole(key, value))
-        elif kind is float:
-            pieces.append((_float_fronts.get(key) or _float_front(key)) + double(value))
-        elif kind is bool:
-            pieces.append(_truths.get((key, value)) or _keep(_truths, (key, value), _pair(key, _any(value))))
-        elif kind is list and len(value) == 1 and type(value[0]) is str:
-            pieces.append(_singles.get((key, value[0])) or _single(key, value))
-        else:
-            pieces.append(_pair(key, _any(value)))
+# --- Attributes -------------------------------------------------------------------------------------------------------
 
 
-def _single(key: str, value: list[str]) -> bytes:
-    encoded = _pair(key, _any(value))
-    return _keep(_singles, (key, value[0]), encoded) if len(value[0]) <= _SHORT else encoded
+class _Values(dict[Any, bytes]):
+    """A span's attributes of one key whose values have one type, for `True == 1 == 1.0`: each whole, by its value."""
+
+    __slots__ = ("_front", "_key", "_kind")
+
+    def __init__(self, key: str, kind: type) -> None:
+        self._kind = kind
+        self._key = key
+        front = {int: b"\x18\0\0", float: b"\x21" + bytes(8)}.get(kind, b"")
+        self._front = _attribute(key, front)[: 1 - len(front)] if front else b""  # all but the value
+
+    def __missing__(self, value: Any) -> bytes:
+        kind = self._kind
+        if kind is float:
+            encoded = self._front + double(value)
+            return _keep(self, value, encoded) if value in _USUAL else encoded
+        if kind is int and _SMALL <= value < 16384:  # most token counts
+            return self._front + bytes((value & 127 | 128, value >> 7))
+        encoded = _attribute(self._key, _any(value))
+        recurs = len(value) <= _SHORT if kind is str else 0 <= value < _SMALL
+        return _keep(self, value, encoded) if recurs else encoded
 
 
-def _text(key: str, value: str) -> bytes:
-    encoded = _pair(key, _any(value))
-    return _keep(_texts, (key, value), encoded) if len(value) <= _SHORT else encoded
+_USUAL: Final = frozenset(n / 100 for n in range(-100, 101) if n)  # rewards; not 0.0, which is equal to -0.0
+_KINDS: Final = frozenset({str, bool, int, float})
+_NOTHING: Final[tuple[type, dict[Any, bytes]]] = _Values, {}  # no value has that type
+_usual: Final[dict[str, tuple[type, _Values]]] = {}  # by key: the type that its values have as a rule
+_others: Final[dict[tuple[str, type], _Values]] = {}  # for others
+_singles: Final[dict[tuple[str, str], bytes]] = {}  # lists of one text, as finish reasons are
 
 
-def _whole(key: str, value: int) -> bytes:
-    if 0 <= value < _SMALL:
-        return _keep(_wholes, (key, value), _pair(key, _any(value)))
-    if _SMALL <= value < 16384:  # two bytes: most token counts
-        return (_whole_fronts.get((key, 2)) or _whole_front(key, 2)) + bytes((value & 127 | 128, value >> 7))
-    number = varint(clean.whole(value) & 0xFFFF_FFFF_FFFF_FFFF)
-    return (_whole_fronts.get((key, len(number))) or _whole_front(key, len(number))) + number
+def _other(key: str, value: Any) -> bytes:
+    """Return an attribute of a new key, or of a type that its key has not as a rule, or that is not kept."""
+    kind = type(value)
+    if kind in _KINDS:
+        if key not in _usual:
+            return _keep(_usual, key, (kind, _Values(key, kind)))[1][value]
+        values = _others.get((key, kind))
+        return (_keep(_others, (key, kind), _Values(key, kind)) if values is None else values)[value]
+    if kind is list and len(value) == 1 and type(value[0]) is str and len(value[0]) <= _SHORT:
+        return _singles.get((key, value[0])) or _keep(_singles, (key, value[0]), _attribute(key, _any(value)))
+    return _attribute(key, _any(value))
 
 
-def _whole_front(key: str, length: int) -> bytes:
-    return _keep(_whole_fronts, (key, length), _pair(key, b"\x18" + bytes(length))[:-length])
+def _attribute(key: object, value: bytes) -> bytes:
+    return b"\x4a" + _pair(key, value)
 
 
-def _float_front(key: str) -> bytes:
-    return _keep(_float_fronts, key, _pair(key, b"\x21" + bytes(8))[:-8])
+def _attributes(tag: bytes, attributes: Attributes) -> bytes:
+    """Return the attributes of anything but a span, each a `KeyValue` behind a tag."""
+    return b"".join(tag + _pair(key, _any(value)) for key, value in attributes.items())
 
 
 def _pair(key: object, value: bytes) -> bytes:
@@ -158,37 +172,42 @@ def _rare(span: Span) -> bytes:
 
 
 def _event(event: Event) -> bytes:
-    pieces = [b"\x09" + fixed64(clean.moment(event.time)) + b"\x12" + sized(_utf8(event.name))]
-    _append(event.attributes, pieces)
-    return b"\x1a".join(pieces)
+    moment = b"\x09" + fixed64(clean.moment(event.time))
+    return moment + b"\x12" + sized(_utf8(event.name)) + _attributes(b"\x1a", event.attributes)
 
 
 def _link(link: Link) -> bytes:
-    pieces = [_TRACE + link.trace + _SPAN + link.span]
-    _append(link.attributes, pieces)
-    return b"\x22".join(pieces)
+    return _TRACE + link.trace + _SPAN + link.span + _attributes(b"\x22", link.attributes)
 
 
-def request(resources: Iterable[tuple[Attributes, Mapping[tuple[str, str], list[bytes]]]]) -> bytes:
+def resource(attributes: Attributes) -> bytes:
+    """Return what the spans of a resource begin with."""
+    return b"\x0a" + sized(_attributes(b"\x0a", attributes))
+
+
+def request(resources: Iterable[tuple[bytes, Mapping[tuple[str, str], list[bytes]]]]) -> bytes:
     """Return an `ExportTraceServiceRequest`: resources, each with the spans of its scopes (name, version)."""
     return b"".join(b"\x0a" + sized(_resource_spans(*each)) for each in resources)
 
 
-def _resource_spans(resource: Attributes, scopes: Mapping[tuple[str, str], list[bytes]]) -> bytes:
-    pieces = [b""]
-    _append(resource, pieces)
-    written = [b"\x0a" + sized(b"\x0a".join(pieces))]
-    written += [b"\x12" + sized(_scope_spans(scope, spans)) for scope, spans in scopes.items()]
-    return b"".join(written)
+def _resource_spans(front: bytes, scopes: Mapping[tuple[str, str], list[bytes]]) -> bytes:
+    written = (b"\x12" + sized(_scope_spans(scope, spans)) for scope, spans in scopes.items())
+    return b"".join((front, *written))
 
 
 def _scope_spans(scope: tuple[str, str], spans: list[bytes]) -> bytes:
     name, version = scope
     described = b"\x0a" + sized(_utf8(name)) + (b"\x12" + sized(_utf8(version)) if version else b"")
-    written = [b"\x0a" + sized(described)]
-    for span in spans:
-        written += (b"\x12", varint(len(span)), span)
-    return b"".join(written)
+    written = [part for span in spans for part in (_spans[len(span)], span)]
+    return b"".join((b"\x0a", sized(described), *written))
+
+
+class _Lengths(dict[int, bytes]):
+    def __missing__(self, length: int) -> bytes:
+        return _keep(self, length, b"\x12" + varint(length))
+
+
+_spans: Final = _Lengths()  # what precedes a span of so many bytes
 
 
 def _utf8(value: object) -> bytes:
@@ -198,7 +217,7 @@ def _utf8(value: object) -> bytes:
         return clean.text(value).encode()
 
 
-def _keep(cache: dict[Any, bytes], key: Any, encoded: bytes) -> bytes:
+def _keep(cache: dict[Any, _Kept], key: Any, encoded: _Kept) -> _Kept:
     if len(cache) >= _KEPT:
         cache.clear()
     cache[key] = encoded

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 from rl_otel import semconv
 from rl_otel._otlp import json_encoding, protobuf_encoding
@@ -14,7 +17,6 @@ from rl_otel._record import Attributes, End, Foreign
 Batch: TypeAlias = Sequence[tuple[Attributes, Sequence[Span]]]
 
 _Scope: TypeAlias = tuple[str, str]  # name, version
-_Place: TypeAlias = tuple[str, _Scope]  # what the service's name ends in
 
 #: Bytes at most in front of a span, or of the messages around it: tags and lengths.
 _FRAME: Final = 10
@@ -30,8 +32,11 @@ class Encoding(Protocol):
     def encode_span(self, span: Span) -> bytes:
         """Return one span."""
 
-    def request(self, resources: Iterable[tuple[Attributes, Mapping[_Scope, list[bytes]]]]) -> bytes:
-        """Return a request of encoded spans."""
+    def resource(self, attributes: Attributes) -> bytes:
+        """Return what the spans of a resource begin with."""
+
+    def request(self, resources: Iterable[tuple[bytes, Mapping[_Scope, list[bytes]]]]) -> bytes:
+        """Return a request of resources, each with the spans of its scopes."""
 
 
 class Encoded(NamedTuple):
@@ -60,7 +65,7 @@ def encode(batch: Batch, protocol: str) -> Encoded:
     """Return a batch as `protocol` wants it, with what had to be left out."""
     encoding = encoding_of(protocol)
     left_out: list[tuple[Span, Exception]] = []
-    written: list[tuple[Attributes, dict[_Scope, list[bytes]]]] = []
+    written: list[tuple[bytes, dict[_Scope, list[bytes]]]] = []
     for resource, spans in batch:
         scopes: dict[_Scope, list[bytes]] = {}
         own = _own_scope(resource)
@@ -72,7 +77,7 @@ def encode(batch: Batch, protocol: str) -> Encoded:
             else:
                 scope = own if type(span) is End else _scope(span, own)
                 (scopes.get(scope) or scopes.setdefault(scope, [])).append(encoded)
-        written.append((resource, scopes))
+        written.append((encoding.resource(resource), scopes))
     return Encoded(encoding.request(written), left_out)
 
 
@@ -86,71 +91,107 @@ def groups(
     return [(_renamed(resource, suffix), members) for suffix, members in divided.items()]
 
 
-class Request:
-    """One process's spans on their way into a request: add until `size` is enough, send `body()`.
+class Place:
+    """Where spans go in a request."""
+
+    __slots__ = ("envelope", "frame", "resource", "scope")
+
+    def __init__(self, encoding: Encoding, resource: bytes, scope: _Scope, *, own: bool) -> None:
+        self.resource = resource
+        self.scope = scope
+        self.envelope = _FRAME + len(encoding.request([(resource, {scope: []})]))  # bytes
+        # What a span takes besides its own bytes, with its scope if that is another library's, in UTF-8 at its longest.
+        self.frame = _FRAME if own else 3 * _FRAME + 4 * sum(map(len, scope))
+
+
+class Piece(msgspec.Struct, gc=False, frozen=True, eq=False):
+    """A span as it is sent."""
+
+    id: bytes
+    segment: int  # of the journal
+    place: Place
+    data: bytes
+    size: int  # bytes that it takes at most as protobuf, which is what back ends count
+
+
+class Writer:
+    """Writes the spans of one process.
 
     Args:
-        encoding: How to write them, from `encoding_of`.
+        encoding: How, from `encoding_of`.
         resource: What the process says about itself.
         one_service: Whether all spans go under one service name.
     """
 
-    __slots__ = ("_encoded", "_one_service", "_own", "_placed", "_places", "encoding", "resource", "size", "spans")
-
     def __init__(self, encoding: Encoding, resource: Attributes, *, one_service: bool = False) -> None:
         self.encoding = encoding
         self.resource = resource
-        self.size = 0  # bytes; the body is never longer
-        self.spans: list[Span] = []
-        self._encoded: list[bytes] = []
-        self._placed: list[_Place] = []  # where each goes
-        self._one_service = one_service
+        self.one_service = one_service
+        self._encode = encoding.encode_span
+        self._is_protobuf = encoding is protobuf_encoding
+        self._front = encoding.resource(resource)
         self._own = _own_scope(resource)
-        self._places: set[_Place] = set()
+        self._foreign: dict[_Scope, Place] = {}  # as many as there are instrumentations
+        self._rest = Place(encoding, self._front, self._own, own=True)
+        services = {suffix: encoding.resource(_renamed(resource, suffix)) for suffix in semconv.SERVICE_SUFFIX.values()}
+        places = {suffix: Place(encoding, service, self._own, own=True) for suffix, service in services.items()}
+        divided = {} if one_service else semconv.SERVICE_SUFFIX
+        self._place_of = {name: places[suffix] for name, suffix in divided.items()}.get
 
-    def add(self, span: Span) -> int:
-        """Add a span and return by how many bytes the request grew.
+    def __call__(self, span: Span, segment: int = 0) -> Piece:
+        """Write a span that is in that segment of its journal.
 
         Raises:
-            Exception: the span cannot be encoded; the request is as it was.
+            Exception: It cannot be encoded.
         """
-        return self._take(span, self.encoding.encode_span(span))
+        data = self._encode(span)
+        place = self._place_of(span.name, self._rest) if type(span) is End else self._place(span)
+        size = place.frame + len(data if self._is_protobuf else protobuf_encoding.encode_span(span))
+        return Piece(span.span, segment, place, data, size)
+
+    def _place(self, span: Span) -> Place:
+        scope = _scope(span, self._own)
+        place = self._foreign.get(scope)
+        if place is None:
+            place = self._foreign[scope] = Place(self.encoding, self._front, scope, own=False)
+        return place
+
+
+class Request:
+    """Spans of one process that are sent together.
+
+    Args:
+        encoding: How they are written.
+        pieces: The spans.
+    """
+
+    __slots__ = ("encoding", "pieces")
+
+    def __init__(self, encoding: Encoding, pieces: Sequence[Piece]) -> None:
+        self.encoding = encoding
+        self.pieces = pieces
+
+    @property
+    def size(self) -> int:
+        """Bytes; the body is never longer."""
+        envelopes = {piece.place: piece.place.envelope for piece in self.pieces}
+        return sum(envelopes.values()) + sum(_FRAME + len(piece.data) for piece in self.pieces)
 
     def body(self) -> bytes:
         """Return the request as it is sent."""
-        divided: dict[str, dict[_Scope, list[bytes]]] = {}
-        for (suffix, scope), encoded in zip(self._placed, self._encoded, strict=True):
-            divided.setdefault(suffix, {}).setdefault(scope, []).append(encoded)
-        return self.encoding.request((_renamed(self.resource, suffix), scopes) for suffix, scopes in divided.items())
+        together: defaultdict[Place, list[bytes]] = defaultdict(list)
+        for piece in self.pieces:
+            together[piece.place].append(piece.data)
+        divided: dict[bytes, dict[_Scope, list[bytes]]] = {}
+        for place, spans in together.items():
+            # Of two writers each has places of its own, which are the same to a receiver.
+            divided.setdefault(place.resource, {}).setdefault(place.scope, []).extend(spans)
+        return self.encoding.request(divided.items())
 
     def split(self) -> tuple[Request, Request]:
         """Return two requests with half of the spans each, for a receiver that refuses them together."""
-        middle = len(self.spans) // 2
-        return self._part(slice(middle)), self._part(slice(middle, None))
-
-    def _part(self, which: slice) -> Request:
-        part = Request(self.encoding, self.resource, one_service=self._one_service)
-        for span, encoded in zip(self.spans[which], self._encoded[which], strict=True):
-            part._take(span, encoded)
-        return part
-
-    def _take(self, span: Span, encoded: bytes) -> int:
-        before = self.size
-        place = self._place(span)
-        if place not in self._places:
-            self._places.add(place)
-            suffix, scope = place
-            self.size += _FRAME + len(self.encoding.request([(_renamed(self.resource, suffix), {scope: []})]))
-        self.size += _FRAME + len(encoded)
-        self.spans.append(span)
-        self._encoded.append(encoded)
-        self._placed.append(place)
-        return self.size - before
-
-    def _place(self, span: Span) -> _Place:
-        if type(span) is End:
-            return "" if self._one_service else semconv.SERVICE_SUFFIX.get(span.name, ""), self._own
-        return "", _scope(span, self._own)
+        middle = len(self.pieces) // 2
+        return Request(self.encoding, self.pieces[:middle]), Request(self.encoding, self.pieces[middle:])
 
 
 def _suffix(span: Span) -> str:

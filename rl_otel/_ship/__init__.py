@@ -1,6 +1,7 @@
 """From the journal to a back end.
 
 plan                what decides, besides the spans, which go and how
+ready               a span on its way out
 route               a journal's spans: late values joined, the budget asked, detail read back
 notes, courier      what the back end has, and how the rest gets there
 wire, target        over OTLP, where the settings say
@@ -16,9 +17,9 @@ from __future__ import annotations
 from rl_otel._ship.courier import Outlet, Verdict
 from rl_otel._ship.delivery import Delivery
 from rl_otel._ship.plan import Plan
-from rl_otel._ship.route import Span
+from rl_otel._ship.ready import Due, Ready
 from rl_otel._ship.shipper import Shipper, Tally
 from rl_otel._ship.target import target_of
 from rl_otel._ship.wire import Wire
 
-__all__ = ["Delivery", "Outlet", "Plan", "Shipper", "Span", "Tally", "Verdict", "Wire", "target_of"]
+__all__ = ["Delivery", "Due", "Outlet", "Plan", "Ready", "Shipper", "Tally", "Verdict", "Wire", "target_of"]

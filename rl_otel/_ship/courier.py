@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from rl_otel import _record, _safety
+from rl_otel._otlp import Writer
 from rl_otel._send import Backoff
 from rl_otel._ship.notes import Notes
-from rl_otel._ship.route import Ready, Span
+from rl_otel._ship.ready import Due
 
 
 class Verdict(NamedTuple):
@@ -16,15 +17,18 @@ class Verdict(NamedTuple):
 
     sent: int = 0
     dropped: int = 0
-    rest: list[Span] = []  # noqa: RUF012 - never changed; to be tried again
+    rest: Collection[bytes] = ()  # ids of those that are to be tried again
     wait: float | None = None  # s, what the back end asked for before the next try
 
 
 class Outlet(Protocol):
     """Delivers spans to a back end."""
 
-    def deliver(self, spans: list[Span], resource: _record.Attributes, *, one_service: bool) -> Verdict:
-        """Deliver spans of the process with that resource, and say what became of each. Never raises."""
+    def writer(self, resource: _record.Attributes, *, one_service: bool) -> Writer | None:
+        """Return what writes the spans of the process with that resource; None where they are wanted as they are."""
+
+    def deliver(self, spans: Sequence[Due], resource: _record.Attributes, *, one_service: bool) -> Verdict:
+        """Deliver spans, as they are or as `writer` wrote them, and say what became of each. Never raises."""
 
     def rest(self) -> None:
         """Let go of what a forked child should not have; the next delivery opens it again."""
@@ -63,20 +67,19 @@ class Courier:
         self._count = count
         self._backoff = Backoff()
 
-    def deliver(self, ready: list[Ready]) -> bool:
+    def deliver(self, ready: Sequence[Due]) -> bool:
         """Deliver spans; False where it was given up, and some are not delivered."""
         while ready:
-            verdict = self._tried([each.span for each in ready])
-            rest = set(map(id, verdict.rest))
-            self._notes.add(each for each in ready if id(each.span) not in rest)
+            verdict = self._tried(ready)
+            self._notes.add([each for each in ready if each.id not in verdict.rest] if verdict.rest else ready)
             self._count(verdict.sent, verdict.dropped)
-            ready = [each for each in ready if id(each.span) in rest]
+            ready = [each for each in ready if each.id in verdict.rest] if verdict.rest else []
             if ready and not self._pause(self._backoff.delay(verdict.wait), verdict.wait is not None):
                 return False
         self._backoff.reset()
         return True
 
-    def _tried(self, spans: list[Span]) -> Verdict:
+    def _tried(self, spans: Sequence[Due]) -> Verdict:
         try:
             return self._outlet.deliver(spans, self._resource, one_service=self._one_service)
         except Exception as error:

@@ -12,8 +12,9 @@ from rl_otel import _ids, _record, semconv
 from rl_otel._journal import Cursor
 from rl_otel._ship.courier import Courier, Outlet
 from rl_otel._ship.notes import Notes
+from rl_otel._ship.ready import Ready
 from rl_otel._ship.replay import batched
-from rl_otel._ship.route import Ready, Route
+from rl_otel._ship.route import Route
 from rl_otel._ship.wanted import Picker, Survey
 
 if TYPE_CHECKING:
@@ -94,10 +95,16 @@ class Extra:
         picker = Picker(self._survey, self._roots, undecided)
         cursor = Cursor(self._journal.base)
         route = Route(cursor, picker)
-        for pieces in (route.ready(), route.finish()):
-            for ready in pieces:
-                yield self._owned(ready, picker) if self._own_trace else ready
+        for ready in map(self._whole, route.spans(finish=True)):
+            yield self._owned(ready, picker) if self._own_trace else ready
         cursor.close()
+
+    def _whole(self, ready: Ready) -> Ready:
+        """Return a span with what it would have said if the budget had not kept it."""
+        said = self._journal.replay.selector.said(ready.id)
+        if not said:
+            return ready
+        return Ready(replace(ready.span, attributes={**ready.span.attributes, **said}), ready.segment)
 
     def _owned(self, ready: Ready, picker: Picker) -> Ready:
         span = ready.span

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rl_otel import _record, semconv
-from rl_otel._budget import Measure
 from rl_otel._folder import first_record
 from rl_otel._journal import Cursor, base_of, journals, segment_path, segments
 from rl_otel._life import lives
 from rl_otel._ship.courier import Outlet
 from rl_otel._ship.extra import Extra
 from rl_otel._ship.notes import Notes
+from rl_otel._ship.ready import Ready
 from rl_otel._ship.replay import Replay, batched, locked
-from rl_otel._ship.route import Ready
 from rl_otel._ship.wanted import Survey, Wish
 
 #: Waits before another try, or says that there is none: as for a `Courier`.
@@ -61,9 +60,9 @@ class Journal:
         self.base = base
         self.ours = ours
         self.process = process
-        self.measure = Measure(process.resource)
         over = Notes(base).tells_all() or not lives(process)
         self.replay = Replay(base, process, outlet, pause, gone=ours and over)
+        self.measure = self.replay.measure
         self.limit = self.replay.plan.limits(self.measure).total
         self.chosen: set[bytes] = set()  # ids of what another process delivers
         self.sizes: Counter[bytes] = Counter()  # by trace: bytes that were chosen

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 from rl_otel._journal import ALL, Overflow, Sent, segment_path, segments
-from rl_otel._ship.route import Ready
+from rl_otel._ship.ready import Due
 
 _KNOWN: Final = 4  # segments whose ids are in memory at a time
+_segment: Final = attrgetter("segment")
 
 
 class Notes:
@@ -30,19 +32,20 @@ class Notes:
         self._writing: tuple[int, Sent] | None = None
         self._waiting: dict[int, list[bytes]] = {}  # of segments in memory
 
-    def has(self, ready: Ready) -> bool:
+    def has(self, due: Due) -> bool:
         """Whether a span was sent before, by whoever had this journal then."""
-        known = self._known.get(ready.segment)
-        if known is None:
-            known = self._known[ready.segment] = self._read(ready.segment)
-            if len(self._known) > _KNOWN:
-                del self._known[next(iter(self._known))]
-        return bool(known) and ready.span.span in known
+        return due.id in self._ids(due.segment)
 
-    def add(self, sent: Iterable[Ready]) -> None:
+    def unsent(self, due: list[Due]) -> list[Due]:
+        """Return what of `due` was not sent before."""
+        if not any(map(self._ids, set(map(_segment, due)))):
+            return due
+        return [each for each in due if not self.has(each)]
+
+    def add(self, sent: Iterable[Due]) -> None:
         """Note spans that the back end has, or has refused for good."""
-        for segment, group in groupby(sent, key=lambda ready: ready.segment):
-            self._add(segment, [ready.span.span for ready in group])
+        for segment, group in groupby(sent, key=_segment):
+            self._add(segment, [each.id for each in group])
         for segment in [each for each in self._waiting if each not in self._overflow]:
             self._add(segment, self._waiting.pop(segment))
 
@@ -66,6 +69,14 @@ class Notes:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing[1].close()
+
+    def _ids(self, segment: int) -> set[bytes]:
+        known = self._known.get(segment)
+        if known is None:
+            known = self._known[segment] = self._read(segment)
+            if len(self._known) > _KNOWN:
+                del self._known[next(iter(self._known))]
+        return known
 
     def _add(self, segment: int, ids: list[bytes]) -> None:
         if segment in self._overflow:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from rl_otel import _record
 from rl_otel._budget import Budget, Measure, Selector
+from rl_otel._otlp import Writer
+
+_ROOM: Final = 4_000_000  # bytes of spans as they are sent that are held in memory; of others only where they are
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Plan:
         """Return how much of one trace goes."""
         return Budget.of(self.budget, envelope=measure.envelope, window=self.delay, batch=self.batch)
 
-    def selector(self, resource: _record.Attributes) -> Selector:
-        """Return what picks the spans that go."""
-        measure = Measure(resource)
-        return Selector(self.limits(measure), measure, quota=self.quota)
+    def selector(self, measure: Measure, write: Writer | None = None) -> Selector:
+        """Return what picks the spans that go, and keeps what `write` has written of them."""
+        room = 0 if write is None else _ROOM
+        return Selector(self.limits(measure), write or measure.write, quota=self.quota, room=room)

@@ -6,18 +6,19 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from rl_otel import _record, semconv
+from rl_otel._budget import Measure
 from rl_otel._folder import Folder, first_record
 from rl_otel._journal import Cursor, Lock, base_of, journals, segment_path, segments
 from rl_otel._life import lives
 from rl_otel._ship.courier import Courier, Outlet
 from rl_otel._ship.notes import Notes
 from rl_otel._ship.plan import Plan
-from rl_otel._ship.route import Ready, Route
+from rl_otel._ship.ready import Ready
+from rl_otel._ship.route import Route
 
 _BATCH: Final = 512  # spans that are delivered at a time
 
@@ -48,7 +49,8 @@ class Replay:
         self.cursor = Cursor(base)
         self.notes = Notes(base)
         self.plan = Plan.of(process)
-        self.selector = self.plan.selector(process.resource)
+        self.measure = Measure(process.resource)
+        self.selector = self.plan.selector(self.measure)
         self.gone = gone
         self._route = Route(self.cursor, self.selector)
         self.courier = Courier(
@@ -62,7 +64,7 @@ class Replay:
 
     def chosen(self) -> Iterator[Ready]:
         """Yield all that the process would have sent, whether it has or not."""
-        return chain(self._route.ready(), self._route.finish() if self.gone else ())
+        return self._route.spans(finish=self.gone)
 
     def due(self) -> Iterator[Ready]:
         """Yield what was not sent yet."""

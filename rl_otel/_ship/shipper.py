@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from rl_otel import _record, _safety
+from rl_otel._budget import Measure
 from rl_otel._clock import now
 from rl_otel._folder import Folder
 from rl_otel._journal import Cursor, Lock, Room, Writer, segment_path, segments
 from rl_otel._ship.courier import Courier, Outlet
 from rl_otel._ship.notes import Notes
 from rl_otel._ship.plan import Plan
+from rl_otel._ship.ready import Due
 from rl_otel._ship.replay import Orphans
-from rl_otel._ship.route import Ready, Route
+from rl_otel._ship.route import Route
 from rl_otel._thread import Worker
 
 _AT_A_TIME: Final = 8  # batches of other processes between two looks at our own journal
@@ -66,7 +68,8 @@ class Shipper:
         self._overflow = journal.overflow
         self._outlet = outlet
         self._plan = plan
-        self._selector = plan.selector(resource)
+        measure, write = Measure(resource), outlet.writer(resource, one_service=plan.one_service)
+        self._selector = plan.selector(measure, write)
         self._route = Route(cursor, self._selector)
         self._notes = Notes(cursor.base, journal.overflow)
         self._courier = Courier(
@@ -76,7 +79,7 @@ class Shipper:
         self._room = Room(cursor)
         self._trimmed = 0.0
         self._lost_place = False  # whether the segment went that was being read
-        self._delivering: list[Ready] = []
+        self._delivering: list[Due] = []
         self._orphans = Orphans(folder, cursor.base, outlet, self._pause_if_last)
         self._inherited: Iterator[bool] | None = self._orphans.batches()
         self._looked_again = False  # for orphans, at last
@@ -156,23 +159,23 @@ class Shipper:
         self._tend()
         self._inherit(last=last)
 
-    def _pass(self, due: Iterator[Ready]) -> None:
+    def _pass(self, due: Iterator[list[Due]]) -> None:
         """Deliver what is due by now."""
-        batch: list[Ready] = []
+        batch: list[Due] = []
         for ready in due:
-            if self._notes.has(ready):
-                self._count(1, 0)
-                continue
-            batch.append(ready)
-            if len(batch) >= self._plan.batch:
-                self._deliver(batch)
-                batch = []
+            unsent = self._notes.unsent(ready)
+            if len(unsent) < len(ready):
+                self._count(len(ready) - len(unsent), 0)
+            batch += unsent
+            while len(batch) >= self._plan.batch:
+                self._deliver(batch[: self._plan.batch])
+                del batch[: self._plan.batch]
             if self._stopped or self._lost_place:
                 break
         self._lost_place = False
         self._deliver(batch)
 
-    def _deliver(self, batch: list[Ready]) -> None:
+    def _deliver(self, batch: list[Due]) -> None:
         self._publish()
         if batch and not self._stopped:
             self._delivering = batch
@@ -240,7 +243,8 @@ class Shipper:
                 self._overflow.release(segment)
         if self._folder.passing and time.monotonic() - self._trimmed > _TRIM:
             self._trimmed = time.monotonic()
-            self._trim(self._route.cursor)
+            if self._room.is_short:
+                self._trim(self._route.cursor)
 
     def _trim(self, cursor: Cursor) -> None:
         unread = self._room.trim(self._delivered(segments(cursor.base)))

@@ -6,14 +6,12 @@ import heapq
 from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rl_otel import _record, semconv
-from rl_otel._budget import Held, Send
-from rl_otel._journal import Ref
-from rl_otel._ship.route import Span
-
-_SENT: Final = _record.SAMPLED | _record.LOCAL
+from rl_otel._budget import Held, Joined, Late, Send, spot_of
+from rl_otel._journal import Batch, Place
+from rl_otel._otlp import Span
 
 
 @dataclass(frozen=True)
@@ -99,26 +97,35 @@ class Survey:
 class Picker:
     """Picks from one journal, in the place of a `Selector`, what is wanted; whether it was sent is for others to say.
 
+    What the sampler left out is wanted like what the budget left out: who asks for it has his reasons.
+
     Args:
         survey: of all journals of the run.
         roots: trajectories to pick with what is inside them; None for all spans of the traces that are wanted.
         undecided: places of records that are not to be picked.
     """
 
-    def __init__(self, survey: Survey, roots: set[bytes] | None, undecided: Container[tuple[int, int]] = ()) -> None:
+    def __init__(self, survey: Survey, roots: set[bytes] | None, undecided: Container[Place] = ()) -> None:
         self.root_of: dict[bytes, bytes] = {}  # by span that was picked: its trajectory
         self._survey = survey
         self._roots = roots
         self._undecided = undecided
         self._waiting: dict[bytes, list[tuple[Held, bytes]]] = {}  # by parent that has not ended
 
-    def take(self, record: _record.Record, ref: Ref, late: Ref | None = None) -> list[Send]:
+    def hold(self, batch: Batch, at: int, until: float) -> int:
+        """Take no record: `take` says of each whether it is wanted."""
+        return at
+
+    def take(self, record: _record.Record, place: Place, late: Late = ()) -> list[Send]:
         """Take the next record, and return what is wanted."""
         if not isinstance(record, _record.End | _record.Foreign):
             return []
-        held = Held(ref, late)
+        held: Held | None = None
+        if not record.flags & _record.LOCAL and place not in self._undecided:
+            spot = spot_of(place, 0)
+            held = Joined(spot, late) if late else spot
         if self._roots is None:
-            return [held] if self._may(record, held) and self._survey.wants(record.trace) else []
+            return [held] if held is not None and self._survey.wants(record.trace) else []
         return self._inside(record, held, self._roots)
 
     def finish(self) -> list[Send]:
@@ -126,13 +133,10 @@ class Picker:
         self._waiting.clear()
         return []
 
-    def _may(self, record: Span, held: Held) -> bool:
-        return record.flags & _SENT == _record.SAMPLED and held.span[:2] not in self._undecided
-
-    def _inside(self, record: Span, held: Held, roots: set[bytes]) -> list[Send]:
+    def _inside(self, record: Span, held: Held | None, roots: set[bytes]) -> list[Send]:
         root = record.span if record.span in roots else self._root(record.parent, roots)
         waiting = self._waiting.pop(record.span, [])
-        if self._may(record, held):
+        if held is not None:
             waiting.append((held, record.span))
         if root is not None:
             self.root_of[record.span] = root

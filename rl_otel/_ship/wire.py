@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rl_otel._otlp import Request, encoding_of
+from rl_otel._otlp import Piece, Request, Writer, encoding_of
 from rl_otel._record import Attributes
 from rl_otel._safety import say
 from rl_otel._send import Fault, Outcome, Sender, State, Target, diagnose, sender_for
 from rl_otel._ship.courier import Verdict
-from rl_otel._ship.route import Span
+from rl_otel._ship.ready import Due, Ready
 
 #: Requests of one delivery that are divided for what a span of them may say: enough to find two among a thousand.
 _REFUSALS: Final = 20
@@ -24,34 +24,41 @@ class Wire:
         self._target = target
         self._timeout = timeout
         self._encoding = encoding_of(target.protocol)
+        self._writer: Writer | None = None  # of the process whose spans were sent last
         self._sender: Sender | None = None  # made by the thread that sends, after any fork
         self._away = False
 
-    def deliver(self, spans: list[Span], resource: Attributes, *, one_service: bool) -> Verdict:
+    def writer(self, resource: Attributes, *, one_service: bool) -> Writer:
+        """Return what writes spans as they are sent."""
+        if self._writer is None or self._writer.resource != resource or self._writer.one_service != one_service:
+            self._writer = Writer(self._encoding, resource, one_service=one_service)
+        return self._writer
+
+    def deliver(self, spans: Sequence[Due], resource: Attributes, *, one_service: bool) -> Verdict:
         """Send `spans` in as many requests as they need; what comes after one that failed is left for later."""
-        sent = dropped = refusals = 0
-        requests = list(self._requests(spans, resource, one_service=one_service))
-        dropped += len(spans) - sum(len(request.spans) for request in requests)
+        pieces = self._written(spans, resource, one_service=one_service)
+        sent, dropped, refusals = 0, len(spans) - len(pieces), 0
+        requests = list(self._requests(pieces))
         while requests:
             request = requests.pop(0)
             outcome = self._send(request)
             if outcome.ok:
                 self._is_back()
-                sent += len(request.spans) - outcome.rejected
+                sent += len(request.pieces) - outcome.rejected
                 dropped += outcome.rejected
                 if outcome.rejected:
                     self._tell(outcome)
-            elif len(request.spans) > 1 and _smaller_may_pass(outcome, refusals):
+            elif len(request.pieces) > 1 and _smaller_may_pass(outcome, refusals):
                 refusals += 1
                 requests[:0] = request.split()
             elif outcome.state is State.RETRY or outcome.fault.of_address:
                 self._away = True
                 self._tell(outcome)
-                rest = [span for each in (request, *requests) for span in each.spans]
+                rest = {piece.id for each in (request, *requests) for piece in each.pieces}
                 return Verdict(sent, dropped, rest, outcome.after)
             else:
                 self._tell(outcome)
-                dropped += len(request.spans)
+                dropped += len(request.pieces)
         return Verdict(sent, dropped)
 
     def rest(self) -> None:
@@ -63,26 +70,30 @@ class Wire:
         if self._sender is not None:
             self._sender.close()
 
-    def _requests(self, spans: list[Span], resource: Attributes, *, one_service: bool) -> Iterator[Request]:
-        def empty() -> Request:
-            return Request(self._encoding, resource, one_service=one_service)
-
-        request = empty()
-        for span in spans:
+    def _written(self, spans: Sequence[Due], resource: Attributes, *, one_service: bool) -> list[Piece]:
+        pieces = [each for each in spans if isinstance(each, Piece)]
+        if len(pieces) == len(spans):
+            return pieces
+        write = self.writer(resource, one_service=one_service)
+        for span, segment in (each for each in spans if isinstance(each, Ready)):
             try:
-                request.add(span)
+                pieces.append(write(span, segment))
             except Exception as error:
                 say("encode", "rl_otel: a %s span cannot be encoded and is dropped: %s", span.name, error)
-            if request.size > _SIZE:
-                yield request
-                request = empty()
-        if request.spans:
-            yield request
+        return pieces
+
+    def _requests(self, pieces: list[Piece]) -> Iterator[Request]:
+        begin = size = 0
+        for end, piece in enumerate(pieces, 1):
+            size += len(piece.data)
+            if size > _SIZE or end == len(pieces):
+                yield Request(self._encoding, pieces[begin:end])
+                begin, size = end, 0
 
     def _send(self, request: Request) -> Outcome:
         if self._sender is None:
             self._sender = sender_for(self._target)
-        return self._sender.send(request.body(), len(request.spans), self._timeout)
+        return self._sender.send(request.body(), len(request.pieces), self._timeout)
 
     def _tell(self, outcome: Outcome) -> None:
         say("send", "%s", diagnose(self._target, outcome))
