@@ -1,7 +1,8 @@
 """Runs a rollout after the other for minutes, and says what grows: `python -m benchmarks.soak --minutes 10`.
 
 The receiver goes away now and then and comes back. What a day would fill is small here, so that a minute fills it:
-segments of 256 KiB, 6 MB of disk, a budget that keeps a part of each step back.
+segments of 256 KiB, 6 MB of disk, 1,000 trajectories and 50 steps to be remembered, a budget that keeps a part of each
+step back.
 """
 
 from __future__ import annotations
