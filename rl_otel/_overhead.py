@@ -14,6 +14,7 @@ from typing import Final
 _APART: Final = 10_000_000  # ns between two calls that are measured, once there are some
 _COLD: Final = 32  # calls until what they run is warm: they count for themselves, not for others
 _FIRST: Final = 64  # calls are measured one after the other
+_POSITIONS: Final = 8  # behind a span with others inside, that are measured in turn
 _MANY: Final = 512  # measured calls, after which the earlier ones count less and less
 
 _cpu: Final = time.thread_time_ns  # of the calling thread: what the others do meanwhile is no cost of ours
@@ -74,6 +75,7 @@ class Overhead:
         self._ended = ended
         self._threads = threads
         self._reading = _reading()
+        self._pass = self._passed = 0  # calls before the next that is measured: the first of a trajectory is a slow one
         self._last = 0  # when a call was measured, by the monotonic clock
         self._measured = 0  # calls so far
         self._calls = 0  # of which these tell what a call takes: so many took so long
@@ -83,8 +85,12 @@ class Overhead:
         self._estimated = 0  # ns in all others
         self._lock = threading.RLock()  # a signal handler may end spans as well
 
-    def call(self) -> Stopwatch:
-        """Return a stopwatch for the call that begins."""
+    def call(self) -> Stopwatch | None:
+        """Return a stopwatch for the call that begins; None for one that is passed over."""
+        if self._passed < self._pass and self._measured >= _FIRST:
+            self._passed += 1
+            return None
+        self._passed, self._pass = 0, (self._pass + 1) % _POSITIONS
         self._last = time.monotonic_ns()
         self.due = self._measured < _FIRST
         return Stopwatch(self._add_call, self._reading)
