@@ -83,7 +83,7 @@ def test_what_ended_before_any_of_200_kills_is_in_the_journal() -> None:
 
 # --- SIGSTOP ----------------------------------------------------------------------------------------------------------
 
-#: With a timeout of 0.2 s a second of standing still is what a minute is with the usual ten.
+#: With a timeout of 0.5 s a second of standing still is what twenty are with the usual ten.
 STOPPED = """
     import os, sys
     import rl_otel
@@ -95,14 +95,14 @@ STOPPED = """
                     pass
             print("stop me", flush=True)
             sys.stdin.readline()
-    report = rl_otel.shutdown(10)
+    report = rl_otel.shutdown(20)
     print(report.sent, report.pending, report.dropped)
 """
 
 
 def test_a_process_that_is_stopped_goes_on_where_it_was(receiver: Receiver) -> None:
     """Stopped in the middle of a step, whatever it was sending: nothing is lost, and the time counts as the step's."""
-    env = {"OTEL_EXPORTER_OTLP_TIMEOUT": "0.2", "OTEL_BSP_SCHEDULE_DELAY": "1"}
+    env = {"OTEL_EXPORTER_OTLP_TIMEOUT": "0.5", "OTEL_BSP_SCHEDULE_DELAY": "1"}
     command, environment = process._command(STOPPED, receiver.http), process._environment(env)
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:

@@ -99,6 +99,19 @@ def test_nothing_is_sent_on_the_hosts_threads(receiver: Receiver, monkeypatch: p
     assert set(senders) == {"rl_otel ship"}
 
 
+def test_a_step_of_a_hundred_thousand_spans(receiver: Receiver) -> None:
+    """As much of it arrives as back ends open, nothing of it is lost, and its totals are those of all."""
+    rl_otel.configure(endpoint=receiver.http, run_dir="runs", run_id="r1")
+    play_step(0, 1000, 50)
+    done = rl_otel.shutdown(25)
+    assert (done.sent + done.kept, done.pending, done.dropped) == (101_002, 0, 0)
+    assert 1000 < done.sent == len(receiver.spans) <= 10_000
+    (rollout,) = (span for span in receiver.spans if span.name == "rollout")
+    assert rollout.attributes["rl.rollout.trajectories"] == 1000
+    assert rollout.attributes["rl.rollout.output_tokens"] == 1000 * 50 * 20
+    assert rollout.attributes["rl.rollout.spans.kept"] == done.kept
+
+
 CLOSES = """
     import os, sys
     import rl_otel
