@@ -260,13 +260,29 @@ def test_protobuf_and_json_say_the_same(records: list[Span], resource: Attribute
     assert repr(from_json(encode_json(batch))) == repr(ExportTraceServiceRequest.FromString(encode_protobuf(batch)))
 
 
+def test_values_that_are_equal_and_not_the_same_keep_their_types() -> None:
+    """One key with 1, True, 1.0 and the like in any order: what was encoded before changes nothing."""
+    values: list[Any] = [1, True, 1.0, "1", ["1"], [1], 0, False, 0.0, -0.0, None, 2000, 2000.0, float("nan"), 0.5]
+    for number, first in enumerate(values):
+        for value in (first, *values, *values):
+            span = end(attributes={f"mixed{number}": value})
+            assert repr(as_read(only(span, "http/protobuf"))) == repr(as_told(span))
+
+
 def test_caches_are_bounded() -> None:
     """Ever new names, keys and values do not accumulate, and what was forgotten is encoded the same again."""
     from rl_otel._otlp import protobuf_encoding
 
     first = encode_protobuf([(RESOURCE, [end("n", {"k": "v", "i": 1, "f": 0.5, "b": True})])])
     for number in range(20_000):
-        protobuf_encoding.encode_span(end(f"n{number}", {f"k{number}": f"v{number}", f"i{number}": number % 1000}))
+        same = {"s": f"{number}", "i": number % 1000, "l": [f"{number}"]}
+        protobuf_encoding.encode_span(
+            end(f"n{number}", {f"k{number}": f"v{number}", f"i{number}": number % 1000, **same})
+        )
     caches = [cache for cache in vars(protobuf_encoding).values() if isinstance(cache, dict) and cache]
-    assert max(len(cache) for cache in caches if "__name__" not in cache) <= 8192
+    inner = [values for _, values in protobuf_encoding._usual.values() if isinstance(values, dict)]
+    singles = [values._singles for _, values in protobuf_encoding._usual.values() if hasattr(values, "_singles")]
+    assert inner
+    assert singles
+    assert max(len(cache) for cache in (*caches, *inner, *singles) if "__name__" not in cache) <= 256
     assert encode_protobuf([(RESOURCE, [end("n", {"k": "v", "i": 1, "f": 0.5, "b": True})])]) == first

@@ -52,7 +52,7 @@ class Refs(list[Held]):
     @property
     def size(self) -> int:
         """How many bytes they take."""
-        return sum(map(size_of, self))
+        return sum([held.size if type(held) is Piece else size_of(held) for held in self])
 
     @property
     def places(self) -> set[Place]:

@@ -24,7 +24,7 @@ _child: Final = struct.Struct("<cQcQ2s8s").pack
 _TRACE, _SPAN, _START, _END, _PARENT, _FLAGS = b"\x0a\x10", b"\x12\x08", b"\x39", b"\x41", b"\x22\x08", b"\x85\x01"
 
 _LARGEST: Final = clean.LARGEST
-_KEPT: Final = 512  # entries of a cache; a full one is emptied, which costs less than keeping an order
+_KEPT: Final = 256  # entries of a cache; a full one is emptied, which costs less than keeping an order
 _SHORT: Final = 64  # longer text is encoded each time
 _SMALL: Final = 1024  # counters and indices; larger integers seldom come again
 _NO_SPAN: Final = bytes(8)
@@ -47,10 +47,13 @@ def encode_span(span: Span) -> bytes:
     plain = type(span) is End and span.flags == SAMPLED
     head = (plain and _heads.get(span.name)) or _head(span)
     pieces = [_fronts.get(span.trace) or _front(span), own, times, head]
-    add, usual = pieces.append, _usual.get
-    for key, value in span.attributes.items():
-        kind, values = usual(key, _NOTHING)
-        add(values[value] if kind is type(value) else _other(key, value))
+    add, usual = pieces.append, _usual
+    try:
+        for key, value in span.attributes.items():
+            kind, values = usual[key]
+            add(values[value] if kind is type(value) else _other(key, value))
+    except KeyError:  # one is new
+        pieces[4:] = [_other(key, value) for key, value in span.attributes.items()]
     if span.status or span.message or span.links or span.events:
         add(_rare(span))
     return b"".join(pieces)
@@ -98,25 +101,41 @@ class _Values(dict[Any, bytes]):
         return _keep(self, value, encoded) if recurs else encoded
 
 
+class _Others:
+    """The same of a type that is no key of a dict; of texts alone in a list, as finish reasons are, some are kept."""
+
+    __slots__ = ("_key", "_singles")
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._singles: dict[str, bytes] = {}
+
+    def __getitem__(self, value: Any) -> bytes:
+        if type(value) is list and len(value) == 1 and type(value[0]) is str and len(value[0]) <= _SHORT:
+            text = value[0]
+            return self._singles.get(text) or _keep(self._singles, text, _attribute(self._key, _any(value)))
+        return _attribute(self._key, _any(value))
+
+
 _USUAL: Final = frozenset(n / 100 for n in range(-100, 101) if n)  # rewards; not 0.0, which is equal to -0.0
 _KINDS: Final = frozenset({str, bool, int, float})
-_NOTHING: Final[tuple[type, dict[Any, bytes]]] = _Values, {}  # no value has that type
-_usual: Final[dict[str, tuple[type, _Values]]] = {}  # by key: the type that its values have as a rule
-_others: Final[dict[tuple[str, type], _Values]] = {}  # for others
-_singles: Final[dict[tuple[str, str], bytes]] = {}  # lists of one text, as finish reasons are
+_usual: Final[dict[str, tuple[type, _Values | _Others]]] = {}  # by key: the type that its values have as a rule
+_unusual: Final[dict[tuple[str, type], _Values | _Others]] = {}  # and other types
 
 
 def _other(key: str, value: Any) -> bytes:
-    """Return an attribute of a new key, or of a type that its key has not as a rule, or that is not kept."""
+    """Return an attribute of a key that is new, or has values of another type as a rule."""
     kind = type(value)
-    if kind in _KINDS:
-        if key not in _usual:
-            return _keep(_usual, key, (kind, _Values(key, kind)))[1][value]
-        values = _others.get((key, kind))
-        return (_keep(_others, (key, kind), _Values(key, kind)) if values is None else values)[value]
-    if kind is list and len(value) == 1 and type(value[0]) is str and len(value[0]) <= _SHORT:
-        return _singles.get((key, value[0])) or _keep(_singles, (key, value[0]), _attribute(key, _any(value)))
-    return _attribute(key, _any(value))
+    usual, values = _usual.get(key), _unusual.get((key, kind))
+    if usual is not None and usual[0] is kind:
+        return usual[1][value]
+    if values is None:
+        values = _Values(key, kind) if kind in _KINDS else _Others(key)
+        if usual is None:
+            _keep(_usual, key, (kind, values))
+        else:
+            _keep(_unusual, (key, kind), values)
+    return values[value]
 
 
 def _attribute(key: object, value: bytes) -> bytes:

@@ -141,10 +141,11 @@ class Route:
 
     def _append(self, sends: list[Send], segment: int) -> None:
         self._queue.extend([send for send in sends if type(send) is Piece])
+        others = [send for send in sends if type(send) is not Piece]
         # In the order of the journal: read back like that, many come with one read.
-        held = sorted((send for send in sends if isinstance(send, int | Joined)), key=place_of)
+        held = sorted((send for send in others if isinstance(send, int | Joined)), key=place_of)
         self._queue.extend(held)
-        self._queue.extend([Ready(send, segment) for send in sends if isinstance(send, _SPANS)])
+        self._queue.extend([Ready(send, segment) for send in others if isinstance(send, _SPANS)])
 
     def _drained(self) -> Iterator[list[Due]]:
         queue = self._queue
