@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from rl_otel import _ids, _record, _runtime, _values, semconv
+from rl_otel._config import variable
 from rl_otel._otlp import Span, groups
 from rl_otel._safety import say, swallow
 from rl_otel._send import untraced
@@ -28,6 +29,12 @@ from rl_otel._ship import Due, Ready, Verdict
 from rl_otel._version import __version__
 
 _KINDS = tuple(trace.SpanKind)
+#: What `SpanLimits` reads from the environment, and raises for.
+_LIMITS = (
+    "OTEL_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT",
+    "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
+)  # fmt: skip
 _joined: WeakSet[Any] = WeakSet()  # providers that write to our journal already
 
 
@@ -122,8 +129,10 @@ def _limits() -> SpanLimits:
     """Return the limits that the environment sets; the SDK's defaults where it sets one to what is no number."""
     try:
         return SpanLimits()
-    except ValueError as error:
-        say("limits", "rl_otel: %s: for spans of other libraries OpenTelemetry's default limits are taken", error)
+    except ValueError:
+        given = ((name, variable(name)) for name in _LIMITS)
+        wrong = ", ".join(f"{name}={value}" for name, value in given if value and not value.isdecimal())
+        say("limits", "rl_otel: %s: not a count; other libraries' spans get OpenTelemetry's default limits", wrong)
         unlimited = SpanLimits.UNSET
         return SpanLimits(128, 128, 128, 128, 128, 128, unlimited, unlimited)
 
