@@ -73,7 +73,7 @@ SENDS = """
     for _ in range(3):
         with rl_otel.step(), rl_otel.train():
             with rl_otel.phase("flushed"):
-                assert rl_otel.flush(10)
+                assert rl_otel.flush(60)
 """
 
 

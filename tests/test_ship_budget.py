@@ -29,7 +29,7 @@ def test_a_large_step_arrives_within_its_budget(receiver: Receiver) -> None:
     """Of 41,000 spans as many go as the back end opens, the slowest whole, and the totals are those of all."""
     configure(receiver, 3000)
     play_step(0, 512, 40)
-    done = rl_otel.shutdown(timeout=30)
+    done = rl_otel.shutdown(timeout=60)
     total = 512 * 81 + 2
     assert (done.sent + done.kept, done.pending, done.dropped) == (total, 0, 0)
     assert done.sent == len(receiver.spans) <= 3000
@@ -62,7 +62,7 @@ def test_counts_add_up_at_every_moment(receiver: Receiver) -> None:
     with rl_otel.step(0), rl_otel.rollout():
         for group in range(30):
             play(group, 5)
-            now = rl_otel.flush(timeout=5 if group % 10 == 0 else 0)
+            now = rl_otel.flush(timeout=60 if group % 10 == 0 else 0)
             assert now.sent + now.pending + now.kept + now.dropped == 11 * (group + 1)
             assert now.pending >= 10
     done = rl_otel.shutdown()
@@ -75,7 +75,7 @@ def test_a_flush_does_not_wait_for_what_is_not_decided(receiver: Receiver) -> No
     configure(receiver, 10_000)
     with rl_otel.step(0), rl_otel.rollout():
         play(0, 5)
-        assert rl_otel.flush(timeout=20) == rl_otel.Delivery(sent=1, pending=10)
+        assert rl_otel.flush(timeout=60) == rl_otel.Delivery(sent=1, pending=10)
 
 
 def test_the_temporary_folder_stays_where_something_was_kept(receiver: Receiver, tmp_path: Path) -> None:

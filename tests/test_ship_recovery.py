@@ -125,7 +125,7 @@ def test_a_process_of_the_run_delivers_what_another_left(receiver: Receiver) -> 
     rl_otel.configure(service_name="grpo", endpoint=receiver.http, run_dir="runs", run_id="run")
     with rl_otel.train():
         pass
-    done = rl_otel.shutdown(timeout=10)
+    done = rl_otel.shutdown(timeout=60)
     assert done == rl_otel.Delivery(sent=1)  # its own
     spans = arrived(receiver)
     assert before + 100 < len(spans) <= 201
@@ -149,7 +149,7 @@ def test_a_parent_delivers_what_its_child_left(receiver: Receiver) -> None:
                 pass
             os._exit(0)
         os.waitpid(child, 0)
-        print(rl_otel.shutdown(10).sent)
+        print(rl_otel.shutdown(60).sent)
     """
     assert process.run(script, receiver.http).stdout == "1\n"
     assert names(receiver) == {"train": 1, "wait": 1}
@@ -169,7 +169,7 @@ def test_what_a_process_on_another_host_left_is_not_ours(receiver: Receiver) -> 
     rl_otel.configure(service_name="grpo", endpoint=receiver.http, run_dir="runs", run_id="run")
     with rl_otel.train():
         pass
-    rl_otel.shutdown(timeout=10)
+    rl_otel.shutdown(timeout=60)
     assert len(arrived(receiver)) == before + 1
 
 

@@ -68,7 +68,7 @@ def test_what_32_threads_record_is_all_there() -> None:
         rl_otel.configure(endpoint=receiver.http, run_dir="runs", run_id="r1")
         at_once(play)
         total = 2 * THREADS * EACH
-        assert rl_otel.shutdown(timeout=20) == Delivery(sent=total)
+        assert rl_otel.shutdown(timeout=60) == Delivery(sent=total)
         assert len({span.proto.span_id for span in receiver.spans}) == len(receiver.spans) == total
     traces = Traces(Path("runs/r1"))
     ids = Counter(span.attributes["rl.trajectory.id"] for span in traces.all("trajectory"))
@@ -88,10 +88,10 @@ def test_threads_may_flush_while_others_record() -> None:
         def work(number: int) -> None:
             play(number)
             if number % 8 == 0:
-                rl_otel.flush(timeout=10)
+                rl_otel.flush(timeout=60)
 
         at_once(work)
-        assert rl_otel.shutdown(timeout=20) == Delivery(sent=2 * THREADS * EACH)
+        assert rl_otel.shutdown(timeout=60) == Delivery(sent=2 * THREADS * EACH)
         assert receiver.counts["spans"] == 2 * THREADS * EACH
 
 
