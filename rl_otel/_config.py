@@ -185,6 +185,7 @@ _PROTOCOL: Final = _one_of(*PROTOCOLS)
 _COMPRESSION: Final = _one_of(*COMPRESSIONS)
 _SAMPLER: Final = _one_of(*SAMPLERS)
 _SENDING: Final = Kind("otlp or none", _flag, _read_sending)
+_GPU_PEAK: Final = _one_of("reset", "observe", "off")
 _SERVICES: Final = Kind("one or three", _flag, lambda text: _one_of("one", "three").read(text) == "one")
 
 
@@ -268,6 +269,16 @@ class Config:
     )
     services_one: bool = _knob(
         False, "three, or one: no services of their own for generate and env.step.", _SERVICES, "RL_OTEL_SERVICES"
+    )
+    gpu_peak: str = _knob(
+        "reset",
+        "reset makes peak memory exact by resetting torch's peak counters at each phase, observe leaves them alone and "
+        "gives lower bounds, off reads none.",
+        _GPU_PEAK,
+        "RL_OTEL_GPU_PEAK",
+    )
+    gpu_all: bool = _knob(
+        False, "1 watches every GPU of the node, not only those that this process uses.", _FLAG, "RL_OTEL_GPU_ALL"
     )
     text: bool = _knob(False, "1 records prompts, completions, observations and actions.", _FLAG, "RL_OTEL_TEXT")
     endpoint_exact: bool = dataclasses.field(default=False)  # the endpoint is a traces URL already, by its variable
@@ -358,3 +369,8 @@ def _read(name: str, kind: Kind) -> Any:
         shown = "its value" if kind.secret else repr(text)
         say(name, "rl_otel: ignoring %s: it must be %s, not %s", name, kind.must_be, shown)
         return None
+
+
+def visible_devices() -> tuple[str | None, bool]:
+    """Return what CUDA_VISIBLE_DEVICES says (blank: no device at all), and whether CUDA counts as the bus does."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES"), variable("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"

@@ -26,6 +26,7 @@ def configure(
     resource: Mapping[str, Any] | None = None,
     exporter: Any = None,
     trace_budget: int | None = None,
+    gpu_all: bool | None = None,
     text: bool | None = None,
 ) -> None:
     """Begin to record; until then, and with `OTEL_SDK_DISABLED=true`, every call of rl_otel is a no-op.
@@ -43,6 +44,7 @@ def configure(
         resource: more attributes of the resource.
         exporter: an OpenTelemetry `SpanExporter` that takes the place of the endpoint.
         trace_budget: how many spans of one step are sent at most.
+        gpu_all: whether every GPU of the node is watched, not only those that this process uses.
         text: whether prompts, completions, observations and actions are recorded.
 
     Raises:

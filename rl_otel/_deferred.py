@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from rl_otel import _values
+from rl_otel._capture import stand_aside
 
 _NEEDED = ("Event", "Stream", "current_stream", "set_device", "stream")
+
+
+class Pending(Protocol):
+    """What is on its way; asked on a thread of ours alone."""
+
+    def ready(self) -> bool:
+        """Whether reading would not wait."""
+
+    def read(self) -> Any:
+        """Return the value; only of one that is ready."""
 
 
 class Deferred:
@@ -74,6 +85,7 @@ def _marked(device: Any) -> Any:
 
 
 def _answers(device: Any, mark: Any) -> bool:
+    stand_aside()
     # A thread begins on device 0, and what it asks there would make a context on a device that is not ours.
     _device_module(device).set_device(device)
     return bool(mark.query())

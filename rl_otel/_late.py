@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from rl_otel import _record, semconv
-from rl_otel._deferred import Deferred
+from rl_otel._deferred import Pending
 
 _MOST = 4096  # spans that wait for a value at a time
 
@@ -16,7 +16,7 @@ Put: TypeAlias = "Callable[[semconv.Word, Any, dict[str, Any]], None]"
 
 class _Waiting(NamedTuple):
     put: Put
-    values: list[tuple[semconv.Word, Deferred]]
+    values: list[tuple[semconv.Word, Pending]]
 
 
 class Late:
@@ -29,7 +29,7 @@ class Late:
         self._tell = tell
         self._waiting: dict[bytes, _Waiting] = {}
 
-    def add(self, span: bytes, put: Put, values: list[tuple[semconv.Word, Deferred]]) -> None:
+    def add(self, span: bytes, put: Put, values: list[tuple[semconv.Word, Pending]]) -> None:
         """Wait for `values` of a span that has ended; `put` sets what they become."""
         if len(self._waiting) >= _MOST:
             oldest = next(iter(self._waiting))
@@ -43,11 +43,15 @@ class Late:
             if last or all(deferred.ready() for _, deferred in waiting.values):
                 self._resolve(span)
 
+    def waits(self, span: bytes) -> bool:
+        """Whether a span still waits for a value."""
+        return span in self._waiting
+
     def __len__(self) -> int:
         return len(self._waiting)
 
     def _resolve(self, span: bytes) -> None:
-        waiting = self._waiting.pop(span, None)
+        waiting = self._waiting.get(span)
         if waiting is None:
             return
         attributes: dict[str, Any] = {}
@@ -56,7 +60,8 @@ class Late:
                 if deferred.ready():
                     waiting.put(word, deferred.read(), attributes)
         finally:  # whatever went wrong: nobody shall wait for it any longer
-            self._give(span, attributes)
+            if self._waiting.pop(span, None) is not None:  # else it was given up on meanwhile
+                self._give(span, attributes)
 
     def _give(self, span: bytes, attributes: dict[str, Any]) -> None:
         self._write(_record.Late(span, attributes))

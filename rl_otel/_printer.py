@@ -5,24 +5,26 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from rl_otel import _figures, _table, semconv
+from rl_otel import _figures, _table
 from rl_otel._safety import say
 from rl_otel._terminal import Terminal, command, load
 
 
 @dataclass
 class _Held:
-    span: bytes
-    figures: _figures.StepFigures
+    make: Callable[[], _figures.StepFigures]
+    waiting: set[bytes]
 
 
 class Printer:
     """Keeps the run's figures, and prints each step as it ends.
 
-    A step whose loss is still on its way to the host is held until that has come, or the next step ends.
+    A step whose loss, or the GPU's time of a phase, is still on its way is held until that has come, or the next step
+    ends.
     """
 
     def __init__(self, began: int, *, prints: bool) -> None:
@@ -33,14 +35,19 @@ class Printer:
         if prints:
             load()
 
-    def step(self, span: bytes, figures: _figures.StepFigures, *, awaited: bool) -> None:
-        """Take a step that has ended."""
+    def step(self, make: Callable[[], _figures.StepFigures], waiting: Callable[[], set[bytes]]) -> None:
+        """Take a step that has ended.
+
+        Args:
+            make: returns what is known of it by then.
+            waiting: returns the spans in it that wait for a value; `late` is called when one does no more.
+        """
         with self._lock:
             self._release()
-            if awaited:
-                self._held.append(_Held(span, figures))
+            if spans := waiting():
+                self._held.append(_Held(make, spans))
             else:
-                self._show(figures)
+                self._show(make())
 
     def outside(self, phase: _figures.Phase, evaluation: _figures.Rollout | None) -> None:
         """Take a phase outside any step."""
@@ -48,13 +55,12 @@ class Printer:
             self.run.add_outside(phase, evaluation)
 
     def late(self, span: bytes, attributes: dict[str, Any]) -> None:
-        """Take values of a span that came late."""
+        """Take note that values of a span have come late."""
         with self._lock:
             for held in self._held:
-                if held.span == span:
-                    held.figures = _amended(held.figures, attributes)
-                    self._release()
-                    return
+                held.waiting.discard(span)
+            if all(not held.waiting for held in self._held):
+                self._release()
 
     def finish(self, folder: str | None) -> None:
         """Print what is held, the run's summary, and where it can be read again: a folder that stays."""
@@ -65,23 +71,14 @@ class Printer:
                 _print([*_table.run_lines(self.run), *hint])
 
     def _release(self) -> None:
-        for held in self._held:
-            self._show(held.figures)
-        self._held.clear()
+        held, self._held = self._held, []
+        for each in held:
+            self._show(each.make())
 
     def _show(self, figures: _figures.StepFigures) -> None:
         self.run.add(figures)
         if self._prints:
             _print(_table.step_lines(figures))
-
-
-def _amended(figures: _figures.StepFigures, attributes: dict[str, Any]) -> _figures.StepFigures:
-    return replace(
-        figures,
-        loss=attributes.get(semconv.LOSS, figures.loss),
-        reward=attributes.get(semconv.REWARD_MEAN, figures.reward),
-        samples=attributes.get(semconv.SAMPLES, figures.samples),
-    )
 
 
 def _print(lines: list[str]) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from rl_otel._budget import quota
 from rl_otel._clock import now
 from rl_otel._config import Config
 from rl_otel._folder import Folder, earlier_restarts, resource_of, run_folder
+from rl_otel._gpu import Gpu
 from rl_otel._identity import Identity, identify
 from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
@@ -56,6 +57,7 @@ class Runtime:
         self.resource = resource_of(config, identity)
         self.journal = Writer(self.folder.path, identity.host, identity.pid, identity.instance, self._first_record)
         self.timeline = Timeline(identity.role)
+        self.gpu = Gpu(config, identity, self.timeline)
         self.printer = Printer(self.began, prints=_prints(config, identity))
         self.late = Late(self.journal.append, self.printer.late)
         self.policy_version: int | None = None
@@ -74,6 +76,7 @@ class Runtime:
     def _first_record(self) -> _record.Process:
         """Return what a journal begins with. Asked for with the first span: who records nothing starts no thread."""
         self.keeper.start()
+        self.gpu.look()
         if self._shipper is not None:
             self._shipper.start()
         who = self.identity
@@ -94,6 +97,7 @@ class Runtime:
     def _tend(self) -> None:
         self.journal.tend()
         self.overhead.look()
+        self.gpu.look()
 
     def _cpu_of_threads(self) -> int | None:
         times = [worker.cpu for worker in self.workers]
@@ -155,9 +159,11 @@ class Runtime:
 
     # --- what has ended -----------------------------------------------------------------------------------------------
 
-    def step_ended(self, span: bytes, figures: _figures.StepFigures, *, awaited: bool) -> None:
-        """Take a step's figures, for table and summary."""
-        self.printer.step(span, figures, awaited=awaited)
+    def step_ended(
+        self, make: Callable[[], _figures.StepFigures], own: Iterable[bytes], phases: Iterable[bytes]
+    ) -> None:
+        """Take a step that ends, for table and summary: its own span if that waits for a value, and its phases'."""
+        self.printer.step(make, lambda: {*own, *filter(self.late.waits, phases)})
 
     def outside(self, phase: _figures.Phase, trajectories: list[_figures.Trajectory]) -> None:
         """Take a phase outside any step, for the summary."""
@@ -182,6 +188,7 @@ class Runtime:
         """Deliver what can be delivered in `timeout` seconds, print the summary, stop all threads."""
         deadline = time.monotonic() + timeout
         self.keeper.stop()
+        self.gpu.stop(min(timeout, 1.0))
         self.printer.finish(None if self.folder.passing else self.folder.shown)
         report = self._delivery(deadline - time.monotonic(), last=True)
         if self._shipper is not None:
@@ -235,7 +242,8 @@ class Runtime:
     @property
     def workers(self) -> list[Worker]:
         """The threads of this runtime."""
-        return [self.keeper.worker, *([self._shipper.worker] if self._shipper is not None else [])]
+        shipping = [] if self._shipper is None else [self._shipper.worker]
+        return [self.keeper.worker, *shipping, *self.gpu.workers]
 
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
@@ -245,6 +253,7 @@ class Runtime:
         child = Runtime(self.config, self.identity.forked(), self.folder, self._outlet)
         child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
         child._recent = self._recent
+        child.gpu = Gpu(self.config, child.identity, child.timeline, self.gpu.forget())
         return child
 
 

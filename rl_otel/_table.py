@@ -6,9 +6,10 @@ At most 80 columns. What is not known is left out, never printed as 0.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from rl_otel import semconv
-from rl_otel._figures import Rollout, Row, RunFigures, Spread, StepFigures
+from rl_otel._figures import Memory, Rollout, Row, RunFigures, Spread, StepFigures
 
 WIDTH = 80
 _GIB = 1 << 30
@@ -42,10 +43,7 @@ def run_lines(run: RunFigures) -> list[str]:
         lines.append(_share("Overlap", run.overlap, run.wall))
     if run.steps:
         lines += [_share("Other", run.other, run.wall), _share("Between steps", run.between, run.wall)]
-    lines += [
-        f"  {cut(f'Peak mem ({name})', 29)}:".ljust(32) + f"{_gib(peak):>7} GiB" for name, peak in run.peaks.items()
-    ]
-    lines += _step_line(run) + _evaluation_line(run)
+    lines += _run_memory(run) + _step_line(run) + _evaluation_line(run)
     return lines
 
 
@@ -132,12 +130,14 @@ def _number(value: float, decimals: int, sign: str = "") -> str:
 def _rows(step: StepFigures) -> list[str]:
     """Return the table itself; a column in which nothing is known is not there."""
     rows = [*step.rows, *_totals(step)]
-    labels = [_label(row) for row in rows]
+    devices = [_size(row.memory.device) for row in rows]
+    labels = [_label(row, _LONGEST_LABEL - (14 if any(devices) else 0)) for row in rows]
     width = max(18, *(len(label) + 1 for label in labels))
     columns = [
         _column("Time", 7, [exact(row.time) for row in rows]),
         _column("GPU", 8, ["" if row.gpu is None else exact(row.gpu) for row in rows]),
-        ["   Peak Mem", *(_peak(row) for row in rows)],
+        _peaks([row.memory for row in rows]),
+        _column("Device", 11, devices),
     ]
     known = [column for column in columns if any(cell.strip() for cell in column[1:])]
     head, *lines = (_line(label, cells, width) for label, *cells in zip(["Phase", *labels], *known, strict=True))
@@ -147,8 +147,9 @@ def _rows(step: StepFigures) -> list[str]:
 
 def _line(label: str, cells: list[str], width: int) -> str:
     line = f"  {label:<{width}}{cells[0]}"
-    for cell in cells[1:]:
-        line += ("," if cell.strip() and not line.endswith(" ") else " ") + cell
+    for before, cell in pairwise(cells):
+        end = len(line.rstrip())
+        line = (line[:end] + "," + line[end:] if cell.strip() and before.strip() else line + " ") + cell
     return line.rstrip()
 
 
@@ -157,10 +158,10 @@ def _totals(step: StepFigures) -> list[Row]:
     return [*overlap, Row(semconv.OTHER, 0, 1, step.other), Row("total", 0, 1, step.total)]
 
 
-def _label(row: Row) -> str:
+def _label(row: Row, longest: int) -> str:
     times = f" x{row.count}" if row.count > 1 else ""
-    indent = "  " * min(row.depth, 6)
-    return f"{indent}{cut(row.name, _LONGEST_LABEL - len(indent) - len(times))}{times}:"
+    indent = "  " * min(row.depth, longest // 5)
+    return f"{indent}{cut(row.name, longest - len(indent) - len(times))}{times}:"
 
 
 def _column(head: str, width: int, cells: list[str]) -> list[str]:
@@ -168,11 +169,21 @@ def _column(head: str, width: int, cells: list[str]) -> list[str]:
     return [cell.rjust(width) for cell in (head, *cells)]
 
 
-def _peak(row: Row) -> str:
-    if row.peak is None:
-        return ""
-    ratio = "" if row.peak_ratio is None else f"  ({100 * row.peak_ratio:.1f}%)"
-    return f"{_gib(row.peak):>7} GiB{ratio}"
+def _peaks(memory: list[Memory]) -> list[str]:
+    """Return the column of peaks; one that may have been higher says so."""
+    sizes = _column("", 11, [_peak(each) for each in memory])[1:]
+    ratios = ["" if each.ratio is None else f"  ({100 * each.ratio:.1f}%)" for each in memory]
+    cells = ["   Peak Mem", *map("".join, zip(sizes, ratios, strict=True))]
+    width = max(map(len, cells))
+    return [cell.ljust(width) for cell in cells]
+
+
+def _peak(memory: Memory) -> str:
+    return (">=" if memory.lower_bound and memory.peak is not None else "") + _size(memory.peak)
+
+
+def _size(size: int | None) -> str:
+    return "" if size is None else f"{_gib(size)} GiB"
 
 
 def _gib(size: int) -> str:
@@ -186,7 +197,7 @@ def _sentence(rollout: Rollout, *more: str) -> str:
 def _trajectories(rollout: Rollout) -> str:
     words = _spread(rollout.duration, rollout.count)
     if rollout.env_ratio is not None:
-        words.append(f"env {_percent(rollout.env_ratio)}")
+        words.append(f"env {percent(rollout.env_ratio)}")
     # Of fewer than ten the nearest p90 is the last one itself.
     if rollout.tail is not None and (rollout.count or 0) >= 10:
         words.append(f"tail {short(rollout.tail)}")
@@ -215,7 +226,7 @@ def _outcomes(rollout: Rollout) -> str:
     aborted = rollout.outcomes.get(semconv.ABORTED_OUTCOME, 0)
     truncated = rollout.outcomes.get(semconv.TRUNCATED, 0)
     words = [f"{failed} failed" if failed else "", f"{aborted} aborted" if aborted else ""]
-    words.append(f"{_percent(truncated / ended)} truncated" if truncated else "")
+    words.append(f"{percent(truncated / ended)} truncated" if truncated else "")
     return ", ".join(filter(None, words))
 
 
@@ -228,7 +239,8 @@ def _tokens(rollout: Rollout) -> str:
     return ", ".join(words)
 
 
-def _percent(ratio: float) -> str:
+def percent(ratio: float) -> str:
+    """Return a share as people write it."""
     return "<1 %" if 0 < ratio < 0.005 else f"{100 * ratio:.0f} %"
 
 
@@ -239,6 +251,16 @@ def _total(label: str, time: str) -> str:
 def _share(label: str, time: int, whole: int) -> str:
     share = f"  ({100 * time / whole:5.1f}%)" if whole else ""
     return _total(label, exact(time)) + share
+
+
+def _run_memory(run: RunFigures) -> list[str]:
+    lines = []
+    for name, memory in run.memory.items():
+        for what, size in (("Peak mem", memory.peak), ("Device mem", memory.device)):
+            if size is not None:
+                bound = ">=" if memory.lower_bound and size == memory.peak else ""
+                lines.append(f"  {cut(f'{what} ({name})', 29)}:".ljust(32) + f"{bound + _gib(size):>7} GiB")
+    return lines
 
 
 def _step_line(run: RunFigures) -> list[str]:

@@ -167,9 +167,21 @@ TRAIN_TOKENS: Final = "rl.train.tokens"
 MINIBATCH_INDEX: Final = "rl.minibatch.index"
 BATCH_EPOCH: Final = "rl.batch.epoch"
 SYNC_BYTES: Final = "rl.weight_sync.bytes"
+
+# --- GPU, on any phase: of several devices the maximum, memory in bytes -----------------------------------------------
 GPU_PEAK: Final = "rl.gpu.memory.allocated.peak"
-GPU_PEAK_RATIO: Final = "rl.gpu.memory.peak.ratio"
+GPU_RESERVED_PEAK: Final = "rl.gpu.memory.reserved.peak"
+GPU_ALLOCATED: Final = "rl.gpu.memory.allocated"  # when the phase ended
+GPU_PEAK_RATIO: Final = "rl.gpu.memory.peak.ratio"  # of allocated to what the device has
+GPU_LOWER_BOUND: Final = "rl.gpu.memory.peak.lower_bound"  # true where the peaks may have been higher
+GPU_DEVICE_USED: Final = "rl.gpu.memory.device.used.peak"  # sampled, by whoever uses the device
+GPU_DEVICE_LIMIT: Final = "rl.gpu.memory.device.limit"
+GPU_UTILIZATION: Final = "rl.gpu.utilization"
 GPU_DURATION: Final = "rl.gpu.duration"
+
+#: What stands for a phase where none is open: within a step `other`, between steps `idle`, and where nobody knows.
+IDLE: Final = "idle"
+UNKNOWN: Final = "unknown"
 
 # --- Text, only with `configure(text=True)` ---------------------------------------------------------------------------
 TEXT: Final = "rl.text.{word}"

@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 
 import pytest
 
 from tests.stack import SERVERS
 
+#: Programs, not modules.
+_PROGRAMS = {"gcc"}
+
 cloudpickle = pytest.mark.needs(part="cloudpickle")
+gcc = pytest.mark.needs(part="gcc")
 grpc = pytest.mark.needs(part="grpc")
 gymnasium = pytest.mark.needs(part="gymnasium")
 numpy = pytest.mark.needs(part="numpy")
 prometheus = pytest.mark.needs(part="prometheus")
+pynvml = pytest.mark.needs(part="pynvml")
 rich = pytest.mark.needs(part="rich")
 torch = pytest.mark.needs(part="torch")
 tqdm = pytest.mark.needs(part="tqdm")
 
 
 def missing(part: str) -> str | None:
-    """Return why a test that needs `part`, a module or a server, cannot run here, or None."""
+    """Return why a test that needs `part`, a module, a program or a server, cannot run here, or None."""
     if part in SERVERS:
         return None if SERVERS[part].path else f"{part} is not installed, nor built: python -m tests.stack (needs Go)"
+    if part in _PROGRAMS:
+        return None if shutil.which(part) else f"there is no {part}"
     if importlib.util.find_spec(part) is None:
         return f"{part} is not installed: pip install -e '.[test]'"
     return None

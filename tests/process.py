@@ -43,6 +43,14 @@ def run(
     return done
 
 
+def start(script: str, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start `script` as `run` does, with pipes to its input and from its output, and do not wait for it."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        _command(script, *arguments), env=_environment(env), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
+
+
 def on_terminal(script: str, *, env: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Run `script` with a terminal for its output; return its exit code and what the terminal was sent."""
     ours, theirs = pty.openpty()

@@ -77,6 +77,8 @@ WRONG_VARIABLES = [
     ("RL_OTEL_PRINT", "loud"),
     ("RL_OTEL_SERVICES", "two"),
     ("RL_OTEL_TEXT", "2"),
+    ("RL_OTEL_GPU_PEAK", "sample"),
+    ("RL_OTEL_GPU_ALL", "all"),
     ("RL_OTEL_TRACE_BUDGET", "1e4"),
 ]
 
@@ -106,6 +108,8 @@ READ: list[tuple[str, str, str, Any]] = [
     ("RL_OTEL_PRINT", "0", "print", False),
     ("RL_OTEL_SERVICES", "one", "services_one", True),
     ("RL_OTEL_TEXT", "1", "text", True),
+    ("RL_OTEL_GPU_PEAK", "Observe", "gpu_peak", "observe"),
+    ("RL_OTEL_GPU_ALL", "1", "gpu_all", True),
     ("RL_OTEL_TRACE_BUDGET", "500", "trace_budget", 500),
 ]
 
@@ -252,12 +256,19 @@ def test_the_list_of_settings_grows_only_on_purpose() -> None:
         "service_name", "resource", "endpoint", "protocol", "headers", "timeout", "compression", "certificate",
         "client_key", "client_certificate", "insecure", "exporter", "sending", "disabled", "sampler", "sampler_ratio",
         "schedule_delay", "batch_size", "trace_budget", "run_dir", "run_id", "restart", "role", "print",
-        "services_one", "text",
+        "services_one", "gpu_peak", "gpu_all", "text",
     ]  # fmt: skip
 
 
 #: Defaults that a variable spells in another way than Python.
-SPELLED = {"disabled": "false", "schedule_delay": "1000", "sending": "otlp", "services_one": "three", "text": "0"}
+SPELLED = {
+    "disabled": "false",
+    "schedule_delay": "1000",
+    "sending": "otlp",
+    "services_one": "three",
+    "gpu_all": "0",
+    "text": "0",
+}
 
 
 def test_the_documentation_has_each_variable_default_and_sentence() -> None:

@@ -96,3 +96,9 @@ def test_every_opener_is_documented() -> None:
     table = TRACING[: TRACING.index("## What `record` takes")]
     helpers = {"Delivery", "__version__", "add", "bind", "configure", "current", "flush", "shutdown", "steps"}
     assert [name for name in rl_otel.__all__ if name not in helpers and not re.search(rf"`{name}\b", table)] == []
+
+
+def test_gpu_attributes_are_documented() -> None:
+    """The table of docs/gpu.md has a row for each GPU attribute, and no other."""
+    shown = re.findall(r"^\| `(rl\.gpu\.[a-z_.]+)` \|", (ROOT / "docs" / "gpu.md").read_text(), re.M)
+    assert sorted(shown) == sorted(v for v in vars(semconv).values() if isinstance(v, str) and v.startswith("rl.gpu."))

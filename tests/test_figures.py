@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rl_otel import semconv
 from rl_otel._figures import (
     Direct,
+    Memory,
     Phase,
     RunFigures,
     StepFigures,
@@ -254,7 +255,7 @@ def test_memory_is_the_highest_peak_of_all_processes_and_time_is_the_steps_own()
         trajectories=[],
         elsewhere=[phase("train", 0, 99, **{semconv.GPU_PEAK: 7, semconv.GPU_PEAK_RATIO: 0.2})],
     )
-    assert [(row.name, row.time, row.peak, row.peak_ratio) for row in figures.rows] == [("train", 50, 7, 0.2)]
+    assert [(row.name, row.time, row.memory) for row in figures.rows] == [("train", 50, Memory(7, 0.2))]
     assert figures.other == 50
 
 
@@ -303,6 +304,17 @@ def test_the_summary_speaks_gib() -> None:
     """Peak memory leaves in GiB under the phase's name."""
     flat = summary(one_step([phase("train", 0, 9, **{semconv.GPU_PEAK: 3 << 29})]))
     assert flat["gpu/train/peak_memory_gib"] == 1.5
+
+
+def test_the_summary_tells_how_busy_the_gpus_were() -> None:
+    """Of several spans of a phase the mean over their time; a phase without samples has none."""
+    busy = [
+        phase("train", 0, 1, **{semconv.GPU_UTILIZATION: 0.25}),
+        phase("train", 1, 4, **{semconv.GPU_UTILIZATION: 0.75}),
+    ]
+    flat = summary(one_step([*busy, phase("train", 4, 9), phase("data", 0, 1)]))
+    assert flat["gpu/utilization/train"] == 0.625
+    assert "gpu/utilization/data" not in flat
 
 
 def test_the_trainers_own_reward_comes_before_ours() -> None:

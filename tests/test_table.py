@@ -95,6 +95,40 @@ def test_gpu_time_has_a_column_only_where_it_is_known() -> None:
     )
 
 
+def test_device_memory_stands_beside_torchs_where_it_is_well_above() -> None:
+    """An engine that sleeps, or another process, shows in a column of its own; a gibibyte more or less does not."""
+    reserved, used = semconv.GPU_RESERVED_PEAK, semconv.GPU_DEVICE_USED
+    phases = [
+        phase("rollout", 0, 1, **{used: 90 * GIB}),
+        phase("train", 1, 3, **memory(60, 0.75), **{reserved: 62 * GIB, used: 70 * GIB}),
+        phase("optimizer", 3, 4, **memory(60, 0.8), **{reserved: 62 * GIB, used: 63 * GIB - 1}),
+    ]
+    figures = one_step(phases, [], 4)
+    assert text(step_lines(figures)) == (
+        "Step   0\n"
+        "  Phase                Time    Peak Mem               Device\n"
+        "  -----------------------------------------------------------\n"
+        "  rollout:            1.00s                        90.00 GiB\n"
+        "  train:              2.00s,  60.00 GiB  (75.0%),  70.00 GiB\n"
+        "  optimizer:          1.00s,  60.00 GiB  (80.0%)\n"
+        "  other:              0.00s\n"
+        "  total:              4.00s"
+    )
+    assert [line for line in run_lines(run([figures], 0)) if "mem" in line] == [
+        "  Device mem (rollout):           90.00 GiB",
+        "  Peak mem (train):               60.00 GiB",
+        "  Device mem (train):             70.00 GiB",
+        "  Peak mem (optimizer):           60.00 GiB",
+    ]
+
+
+def test_a_peak_that_may_have_been_higher_says_so() -> None:
+    """What was only observed is a lower bound, in the table and in the summary."""
+    figures = one_step([phase("train", 0, 1, **memory(60, 0.75), **{semconv.GPU_LOWER_BOUND: True})], [], 1)
+    assert "  train:              1.00s, >=60.00 GiB  (75.0%)" in step_lines(figures)
+    assert "  Peak mem (train):             >=60.00 GiB" in run_lines(run([figures], 0))
+
+
 def test_what_was_dropped_waited_for_and_evaluated_is_told() -> None:
     """Kept trajectories, waiting time and the evaluation have their places in the sentences."""
     dropped = {semconv.TRAJECTORIES_DROPPED.format(reason="stale"): 1}
@@ -241,9 +275,10 @@ def test_numbers_that_decimals_would_hide_are_powers_of_ten() -> None:
 
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=60), st.integers(0, 9)), max_size=12), st.integers(0, 10**15))
 def test_a_table_is_never_wider_than_a_terminal(drawn: list[tuple[str, int]], length: int) -> None:
-    """Long names, deep nesting and days of running stay within 80 columns."""
+    """Long names, deep nesting, days of running and every column stay within 80 columns."""
+    crowded = {**memory(999, 1.0), semconv.GPU_DEVICE_USED: 1_999 * GIB, semconv.GPU_LOWER_BOUND: True}
     phases = [
-        Phase(name, b"%d" % k, b"%d" % (k - nested), 0, length, {semconv.GPU_DURATION: 1.0, **memory(999, 1.0)})
+        Phase(name, b"%d" % k, b"%d" % (k - nested), 0, length, {semconv.GPU_DURATION: 1.0, **crowded})
         for k, (name, nested) in enumerate(drawn)
     ]
     figures = step(0, 0, length, {}, phases=phases, trajectories=[])

@@ -31,18 +31,24 @@ def _duration(value: Any) -> bool:
     return _number(value) and 0 <= value <= _LONGEST
 
 
+def _share(value: Any) -> bool:
+    return _number(value) and 0 <= value <= 1
+
+
 def _text(value: Any) -> bool:
     return type(value) is str
 
 
 _BY_CHECK: Final = {
     _count: (
-        semconv.STEP_INDEX, semconv.SAMPLES, semconv.TURN, semconv.SEQUENCES, semconv.GPU_PEAK,
+        semconv.STEP_INDEX, semconv.SAMPLES, semconv.TURN, semconv.SEQUENCES,
+        semconv.GPU_PEAK, semconv.GPU_RESERVED_PEAK, semconv.GPU_DEVICE_USED,
         semconv.TRAJECTORY_TURNS, semconv.TRAJECTORY_INPUT_TOKENS, semconv.TRAJECTORY_OUTPUT_TOKENS,
         semconv.ROLLOUT_TRAJECTORIES, semconv.ROLLOUT_INPUT_TOKENS, semconv.ROLLOUT_OUTPUT_TOKENS,
     ),
     _counts: (semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS),
     _number: (semconv.LOSS, semconv.REWARD_MEAN, semconv.TRAJECTORY_REWARD, semconv.GPU_PEAK_RATIO),
+    _share: (semconv.GPU_UTILIZATION,),
     _duration: (
         semconv.GPU_DURATION,
         *(semconv.TRAJECTORY_PART.format(part=part) for part in (*semconv.PARTS, semconv.OTHER)),

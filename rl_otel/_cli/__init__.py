@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rl_otel._cli import export, report, ship
+from rl_otel._cli import export, gpu_monitor, report, ship
 from rl_otel._cli.common import complain
 from rl_otel._read import NoRun
 from rl_otel._version import __version__
@@ -16,7 +16,7 @@ from rl_otel._version import __version__
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-_VERBS = (report, export, ship)
+_VERBS = (report, export, ship, gpu_monitor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -22,14 +22,15 @@ def add_verb(
     help_: str,
     description: str,
     epilog: str,
-    about: str = "run folder",
+    about: str | None = "run folder",
 ) -> ArgumentParser:
-    """Add a verb, named as the module of its `run`, with the argument that says which run it is `about`."""
-    verb = run.__module__.rpartition(".")[2]
+    """Add a verb, named as the module of its `run`, with the argument that says which run it is `about`, if any."""
+    verb = run.__module__.rpartition(".")[2].replace("_", "-")
     parser = verbs.add_parser(
         verb, help=help_, description=description, epilog=epilog, formatter_class=RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", metavar="RUN", nargs="?", type=Path, help=f"{about} (default: the newest run)")
+    if about is not None:
+        parser.add_argument("folder", metavar="RUN", nargs="?", type=Path, help=f"{about} (default: the newest run)")
     parser.set_defaults(run=run)
     return parser
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rl_otel import semconv
+from rl_otel._figures.gpu import NO_MEMORY, Memory, by_phase
 from rl_otel._figures.rollout import Rollout
 from rl_otel._figures.step import Phase, StepFigures
 from rl_otel._split import percentile, union
@@ -42,7 +42,7 @@ class RunFigures:
         self._durations = array("q")
         self._cumulated: dict[str, int] = {}
         self._per_step: dict[str, array[int]] = {}
-        self._peaks: dict[str, int] = {}
+        self._memory: dict[str, Memory] = {}
 
     def add(self, step: StepFigures) -> None:
         """Add a step that has ended."""
@@ -51,8 +51,7 @@ class RunFigures:
                 self._cumulate(row.name, row.time)
                 if self.steps:
                     self._per_step.setdefault(row.name, array("q")).append(row.time)
-        for name, peak in step.peaks.items():
-            self._peaks[name] = max(peak, self._peaks.get(name, 0))
+        self._keep(step.gpu.memory)
         self.other += step.other
         self._cover(step.start, step.end)
         self._add_duration(step)
@@ -61,9 +60,7 @@ class RunFigures:
 
     def add_outside(self, phase: Phase, evaluation: Rollout | None = None) -> None:
         """Add a phase outside any step, and the figures of its trajectories where it is an eval."""
-        peak = phase.attributes.get(semconv.GPU_PEAK)
-        if peak is not None:
-            self._peaks[phase.name] = max(peak, self._peaks.get(phase.name, 0))
+        self._keep(by_phase([phase]).memory)
         if phase.parent:  # its time is part of the phase around it
             return
         self._cumulate(phase.name, phase.end - phase.start)
@@ -99,14 +96,18 @@ class RunFigures:
         return [Cumulated(name, time, self._median(self._per_step.get(name))) for name, time in self._cumulated.items()]
 
     @property
-    def peaks(self) -> dict[str, int]:
-        """The highest memory peak of each phase, nested ones too, in bytes."""
-        return dict(self._peaks)
+    def memory(self) -> dict[str, Memory]:
+        """The highest memory of each phase, nested ones too."""
+        return dict(self._memory)
 
     @property
     def median(self) -> int | None:
         """The median step, the first left out."""
         return self._median(self._durations)
+
+    def _keep(self, memory: Mapping[str, Memory]) -> None:
+        for name, known in memory.items():
+            self._memory[name] = self._memory.get(name, NO_MEMORY).with_(known)
 
     def _cumulate(self, name: str, time: int) -> None:
         self._cumulated[name] = self._cumulated.get(name, 0) + time

@@ -8,11 +8,11 @@ from itertools import chain, filterfalse
 from typing import Any, TypeAlias
 
 from rl_otel import semconv
+from rl_otel._figures.gpu import GIB, NO_MEMORY, ByPhase, Memory, by_phase, memory
 from rl_otel._figures.rollout import Direct, Rollout, joined
 from rl_otel._figures.trajectory import NANO, Trajectory
 from rl_otel._split import union
 
-GIB = 1 << 30
 _DEEPEST = 16
 
 Path: TypeAlias = tuple[str, ...]
@@ -38,15 +38,14 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A phase's line in the step table: all its spans at one place of the nesting, times in ns, memory in bytes."""
+    """A phase's line in the step table: all its spans at one place of the nesting, times in ns."""
 
     name: str
     depth: int
     count: int
     time: int
     gpu: int | None = None
-    peak: int | None = None
-    peak_ratio: float | None = None
+    memory: Memory = NO_MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class StepFigures:
     other: int
     timing: dict[str, int]
     evaluation_timing: dict[str, int]
-    peaks: dict[str, int]
+    gpu: ByPhase
     training: Rollout | None
     evaluation: Rollout | None
 
@@ -112,7 +111,7 @@ def step(
         other=end - start - covered,
         timing=_timing(filter(_trains, own), start, end),
         evaluation_timing=_timing(filterfalse(_trains, own), start, end),
-        peaks=_peaks(filter(_trains, own + others)),
+        gpu=by_phase(each for each in own + others if _trains(each)),
         training=training,
         evaluation=_rollout(trajectories, own + others, evaluates=True),
     )
@@ -123,7 +122,9 @@ def summary(step: StepFigures) -> dict[str, float | int]:
     flat: dict[str, float | int] = {f"timing/{name}": time / NANO for name, time in step.timing.items()}
     flat["timing/step"] = step.total / NANO
     flat["timing/other"] = step.other / NANO
-    flat.update((f"gpu/{name}/peak_memory_gib", peak / GIB) for name, peak in step.peaks.items())
+    peaks = ((name, known.peak) for name, known in step.gpu.memory.items())
+    flat.update((f"gpu/{name}/peak_memory_gib", peak / GIB) for name, peak in peaks if peak is not None)
+    flat.update((f"gpu/utilization/{name}", share) for name, share in step.gpu.utilization.items())
     flat.update(_rollout_summary("generate/", step.training))
     flat.update((f"eval/timing/{name}", time / NANO) for name, time in step.evaluation_timing.items())
     flat.update(_rollout_summary("eval/generate/", step.evaluation))
@@ -192,13 +193,8 @@ def _row(path: Path, group: list[Phase], elsewhere: Sequence[Phase], start: int,
         time=union(_clipped(group, start, end)),
         # A sum that lacks some of its terms would pass for the whole.
         gpu=sum(round(seconds * NANO) for seconds in gpu) if len(gpu) == len(group) else None,
-        peak=_most(semconv.GPU_PEAK, (*group, *elsewhere)),
-        peak_ratio=_most(semconv.GPU_PEAK_RATIO, (*group, *elsewhere)),
+        memory=memory((*group, *elsewhere)),
     )
-
-
-def _most(name: str, phases: Iterable[Phase]) -> Any:
-    return max((phase.attributes[name] for phase in phases if name in phase.attributes), default=None)
 
 
 def _clipped(phases: Iterable[Phase], start: int, end: int) -> Iterable[tuple[int, int]]:
@@ -211,14 +207,6 @@ def _timing(phases: Iterable[Phase], start: int, end: int) -> dict[str, int]:
     for phase in phases:
         by_name.setdefault(phase.name, []).append(phase)
     return {name: union(_clipped(group, start, end)) for name, group in by_name.items()}
-
-
-def _peaks(phases: Iterable[Phase]) -> dict[str, int]:
-    peaks: dict[str, int] = {}
-    for phase in phases:
-        if semconv.GPU_PEAK in phase.attributes:
-            peaks[phase.name] = max(phase.attributes[semconv.GPU_PEAK], peaks.get(phase.name, 0))
-    return peaks
 
 
 def _rollout(trajectories: Iterable[Trajectory], phases: Iterable[Phase], *, evaluates: bool) -> Rollout | None:

@@ -9,7 +9,7 @@ from opentelemetry import trace
 
 from rl_otel import _record, _values, semconv
 from rl_otel._clock import now
-from rl_otel._deferred import Deferred
+from rl_otel._deferred import Pending
 from rl_otel._safety import guarded, say, swallow, words_of
 
 _EARLIEST = 1_000_000_000_000_000_000  # ns since the epoch: what is less counts seconds, or from another zero
@@ -26,7 +26,7 @@ class Extra:
         self.message = ""
         self.events: list[_record.Event] = []
         self.links: list[_record.Link] = []
-        self.deferred: dict[str, tuple[semconv.Word, Deferred]] = {}  # by attribute
+        self.deferred: dict[str, tuple[semconv.Word, Pending]] = {}  # by attribute
 
     def add_to(self, record: _record.End) -> None:
         """Set what a span's record has of it."""

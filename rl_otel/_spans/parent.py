@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rl_otel import _runtime
+from rl_otel import _runtime, semconv
 from rl_otel._spans import ambient
 from rl_otel._spans.span import Span
 
@@ -38,6 +38,10 @@ class Parent(Span):
 
     def anchor(self) -> ambient.Place:
         return ambient.place_of(self)
+
+    def _set_late(self, word: semconv.Word, value: Any, attributes: dict[str, Any]) -> None:
+        super()._set_late(word, value, attributes)
+        self._attributes.update(attributes)  # for figures that are made after it
 
     def _write(self, runtime: Runtime, end: int) -> None:
         try:

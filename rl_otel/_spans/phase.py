@@ -14,9 +14,11 @@ from rl_otel._spans.span import Span
 if TYPE_CHECKING:
     from typing_extensions import Never
 
+    from rl_otel._gpu import Watch
     from rl_otel._runtime import Runtime
 
 _NANO = 1_000_000_000
+_GPU_TIME = semconv.Word(semconv.GPU_DURATION, float)
 
 
 class Phase(Parent):
@@ -28,6 +30,8 @@ class Phase(Parent):
     """
 
     places = (semconv.STEP, "phase")
+
+    _gpu: Watch | None = None
 
     def __init__(self, name: str, model: str | None = None) -> None:
         misuse.check_brackets(type(self), name)
@@ -60,11 +64,18 @@ class Phase(Parent):
         if beside is not None:
             misuse.beside(self, beside)
         runtime.journal.append(self.start_record())
+        self._gpu = runtime.gpu.enter(self.name, runtime.timeline.role)
 
     def _unwatch(self, runtime: Runtime) -> None:
+        if self._gpu is not None:
+            runtime.gpu.leave(self._gpu)
         runtime.timeline.leave(self)
 
     def _closed(self, runtime: Runtime, end: int) -> None:
+        if self._gpu is not None:
+            self._attributes.update(runtime.gpu.attributes(self._gpu))
+            if self._gpu.timing is not None:
+                self.extra.deferred[semconv.GPU_DURATION] = (_GPU_TIME, self._gpu.timing)
         if self.is_phase:
             self._hand_on(runtime, self.in_figures(end))
         elif self.gathering is not None and self.name in semconv.PART_OF:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rl_otel import _ids, _record, _runtime, _safety, _values, semconv
 from rl_otel._clock import now
-from rl_otel._deferred import Deferred
+from rl_otel._deferred import Deferred, Pending
 from rl_otel._safety import say, swallow
 from rl_otel._spans import ambient, misuse
 from rl_otel._spans.otel import OtelSpan
@@ -390,7 +390,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         if awaited:
             runtime.defer(self._span, self._set_late, awaited)
 
-    def _due(self) -> list[tuple[semconv.Word, Deferred]]:
+    def _due(self) -> list[tuple[semconv.Word, Pending]]:
         """Return the values to wait for: those that were not recorded anew since."""
         if self._extra is None:
             return []

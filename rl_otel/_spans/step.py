@@ -118,10 +118,12 @@ class Step(Parent):
 
     def _watch(self, runtime: Runtime) -> None:
         runtime.timeline.steps.add(id(self))
+        runtime.gpu.moved()
         runtime.journal.append(self.start_record())
 
     def _unwatch(self, runtime: Runtime) -> None:
         runtime.timeline.steps.discard(id(self))
+        runtime.gpu.moved()
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -135,7 +137,8 @@ class Step(Parent):
         if books is not None:
             self.link(books.consumed)
             books.ended, books.phases, books.trajectories = True, [], []
-        runtime.step_ended(self._span, self.in_figures(), awaited=bool(self._due()))
+        own = [self._span] if self._due() else []
+        runtime.step_ended(self.in_figures, own, [phase.span for phase in self._phases])
         self._set_overhead(runtime)
 
     def _set_overhead(self, runtime: Runtime) -> None:

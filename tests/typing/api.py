@@ -10,7 +10,9 @@ from typing_extensions import assert_type
 
 import rl_otel
 
-rl_otel.configure(service_name="grpo", endpoint="http://127.0.0.1:4318", headers={"a": "b"}, resource={"gpus": 8})
+rl_otel.configure(
+    service_name="grpo", endpoint="http://127.0.0.1:4318", headers={"a": "b"}, resource={"gpus": 8}, gpu_all=True
+)
 
 
 @rl_otel.train()

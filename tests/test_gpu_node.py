@@ -1,0 +1,213 @@
+"""Several processes on one node: whose phase a GPU is in, and who tells of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+import rl_otel
+from rl_otel._cli import main
+from rl_otel._gpu import node
+from rl_otel.testing import capture
+from tests import needs, process
+from tests import nvml as driver
+from tests.gpus import nvml, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [needs.gcc, needs.pynvml]
+
+__all__ = ["nvml"]
+
+#: Watches all GPUs of the node, and answers each line with the time in each phase and the devices it tells of.
+WATCHER = """
+    import json, sys
+    from rl_otel import _configure, _runtime
+    from rl_otel._config import Config
+    from rl_otel._gpu import sampler
+
+    sampler.INTERVAL = 0.005
+    _configure.begin(Config.load(gpu_all=True, role="generator", run_id=sys.argv[1], run_dir="engine"))
+    gpu = _runtime.active.gpu
+    for line in sys.stdin:
+        times = {time.phase: time.sampled for time in gpu.times() if time.role == "generator"}
+        print(json.dumps([times, sorted(reading.hw_id for reading in gpu.readings())]), flush=True)
+"""
+
+
+class Watcher:
+    """Such a process."""
+
+    def __init__(self, run: str, nvml: driver.Script) -> None:
+        self.process = process.start(WATCHER, run, env=nvml.environment)
+        self.times: dict[str, float] = {}  # s, by phase
+        self.devices: list[str] = []
+
+    def ask(self) -> Watcher:
+        """Hear how things stand."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self.times, self.devices = json.loads(self.process.stdout.readline())
+        return self
+
+    def goes_on_in(self, phase: str) -> None:
+        """Wait until its GPUs have spent more time in a phase."""
+        before = self.ask().times.get(phase, 0.0)
+        until(lambda: self.ask().times.get(phase, 0.0) > before, 20.0)
+
+
+@pytest.fixture
+def watch(nvml: driver.Script) -> Iterator[Callable[[str], Watcher]]:
+    """Starts a watcher of a run, and ends it with the test."""
+    started: list[Watcher] = []
+
+    def start(run: str) -> Watcher:
+        started.append(Watcher(run, nvml))
+        return started[-1]
+
+    yield start
+    for watcher in started:
+        watcher.process.kill()
+        watcher.process.communicate()
+
+
+def test_phases_here_and_gpu_there(watch: Callable[[str], Watcher]) -> None:
+    """A GPU whose own process has no phases is in the driver's: in `other` between phases, `idle` between steps."""
+    engine = watch("captured")
+    engine.goes_on_in("unknown")
+    with capture():
+        with rl_otel.step(0):
+            with rl_otel.rollout():
+                engine.goes_on_in("rollout")
+            engine.goes_on_in("other")
+            with rl_otel.train():
+                with rl_otel.logprobs():
+                    engine.goes_on_in("logprobs")
+                engine.goes_on_in("train")
+        engine.goes_on_in("idle")
+    engine.goes_on_in("unknown")
+    assert set(engine.times) == {"unknown", "rollout", "other", "logprobs", "train", "idle"}
+
+
+def test_the_phase_of_another_run_is_not_ours(watch: Callable[[str], Watcher]) -> None:
+    """An engine of one run does not take the phase of another run's driver on the same node."""
+    engine = watch("mine")
+    engine.goes_on_in("unknown")
+    with capture(run_id="theirs"), rl_otel.step(0), rl_otel.rollout():
+        assert node.Others("theirs").phase() == "rollout"
+        engine.goes_on_in("unknown")
+    assert set(engine.times) == {"unknown"}
+
+
+def test_a_driver_that_was_killed_has_no_phase() -> None:
+    """What a process says of its phase ends with it, however it ends."""
+    node.Others(None).phase()  # somebody wants to know
+    script = """
+        import os, signal
+        import rl_otel
+        rl_otel.configure(run_dir="runs", run_id="killed")
+        with rl_otel.step(0), rl_otel.rollout():
+            from rl_otel._gpu import node
+            assert node.Others("killed").phase() == "rollout"
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert process.run(script, check=False).returncode == -signal.SIGKILL
+    assert node.Others("killed").phase() is None
+    assert list(node.folder().iterdir()) == []
+
+
+def test_two_runs_at_once_are_no_phase_for_who_belongs_to_neither() -> None:
+    """A monitor says nothing where it cannot know, rather than the phase of whoever came first."""
+    monitor = node.Others(None)
+    assert monitor.phase() is None
+    one, two = node.Note("one", 1, 0, owns_root=True), node.Note("two", 2, 0, owns_root=True)
+    one.look("rollout")
+    assert monitor.phase() == "rollout"
+    two.look("train")
+    assert monitor.phase() is None
+    one.close()
+    assert monitor.phase() == "train"
+    two.close()
+    assert monitor.phase() is None
+
+
+def test_the_drivers_phase_comes_before_that_of_other_ranks() -> None:
+    """Of several processes of a run the one that owns the step speaks, else the lowest rank."""
+    others = node.Others("run")
+    assert others.phase() is None
+    notes = [node.Note("run", 100 + rank, rank, owns_root=rank == 2) for rank in range(3)]
+    for rank, note in enumerate(notes):
+        note.look(f"phase {rank}")
+    assert others.phase() == "phase 2"
+    notes[2].close()
+    assert others.phase() == "phase 0"
+    for note in notes:
+        note.close()
+
+
+def test_a_shorter_name_leaves_nothing_of_a_longer_one() -> None:
+    """What is read is the phase that is active, whole, whatever was written before."""
+    others = node.Others("run")
+    others.phase()
+    note = node.Note("run", 1, 0, owns_root=True)
+    for phase in ("a_phase_with_a_long_name", "x", "é" * 64, "train"):
+        note.look(phase)
+        assert others.phase() == phase
+    note.close()
+
+
+def test_nothing_is_written_where_nobody_wants_to_know() -> None:
+    """A run whose GPUs are all its own leaves no file beside its run folder."""
+    with capture(), rl_otel.step(0), rl_otel.rollout():
+        pass
+    assert not node.folder().exists()
+
+
+def test_no_device_is_told_by_two(watch: Callable[[str], Watcher], nvml: driver.Script) -> None:
+    """Of two processes that watch the whole node one tells of each device; the other takes over when that has gone."""
+    nvml.set(driver.Device(driver.uuid(0)), driver.Device(driver.uuid(1)))
+    both = [driver.uuid(0), driver.uuid(1)]
+    first, second = watch("run"), watch("run")
+    until(lambda: len(first.ask().devices + second.ask().devices) >= 2, 20.0)
+    assert sorted(first.ask().devices + second.ask().devices) == both
+    teller, silent = (first, second) if first.devices else (second, first)
+    teller.process.kill()
+    until(lambda: silent.ask().devices == both, 20.0)
+
+
+def test_the_monitor_shows_what_it_watches(nvml: driver.Script) -> None:
+    """`rl-otel gpu-monitor` names each device, and at its end the time in each phase."""
+    nvml.set(driver.Device(driver.uuid(0)), driver.Device(driver.uuid(1), utilization_error=driver.NOT_SUPPORTED))
+    script = """
+        from rl_otel._cli import main
+        from rl_otel._gpu import sampler
+        sampler.INTERVAL = 0.005
+        raise SystemExit(main(["gpu-monitor"]))
+    """
+    monitor = process.start(script, env=nvml.environment)
+    assert monitor.stdout is not None
+    assert [monitor.stdout.readline() for _ in range(2)] == [
+        f"{driver.uuid(0)} H200, 10.00 of 140.00 GiB, 50 %, 300 W\n",
+        f"{driver.uuid(1)} H200, 10.00 of 140.00 GiB, 300 W\n",
+    ]
+    monitor.send_signal(signal.SIGINT)
+    rest, errors = monitor.communicate(timeout=20)
+    assert (monitor.returncode, errors) == (0, "")
+    assert re.fullmatch(r"(unknown: [\d.]+m?s watched, busy 50 %\n)?", rest)
+
+
+def test_a_monitor_without_gpus_says_so(
+    nvml: driver.Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node without a driver it ends at once, with a line and a code that scripts can ask for."""
+    nvml.path.unlink()
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main(["gpu-monitor"]) == 1
+    assert capsys.readouterr().err == "rl-otel gpu-monitor: there is no GPU here, or all are watched by others\n"
