@@ -70,6 +70,10 @@ WRONG_VARIABLES = [
     ("OTEL_TRACES_EXPORTER", "console"),
     ("OTEL_TRACES_EXPORTER", "otlp,zipkin"),
     ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+    ("OTEL_METRICS_EXPORTER", "prometheus"),
+    ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+    ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "sometimes"),
+    ("OTEL_METRICS_EXEMPLAR_FILTER", "slow"),
     ("OTEL_TRACES_SAMPLER_ARG", "nan"),
     ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
     ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0"),
@@ -93,6 +97,14 @@ READ: list[tuple[str, str, str, Any]] = [
     ("OTEL_BSP_EXPORT_TIMEOUT", "500", "timeout", 0.5),
     ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "compression", "gzip"),
     ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/tls/ca.pem", "certificate", Path("/tls/ca.pem")),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "h:4317", "metrics_endpoint", "h:4317"),
+    ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "h:4317", "metrics_endpoint", "h:4317"),
+    ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "metrics_protocol", "grpc"),
+    ("OTEL_METRIC_EXPORT_TIMEOUT", "500", "metrics_timeout", 0.5),
+    ("OTEL_METRIC_EXPORT_INTERVAL", "60000", "metrics_interval", 60.0),
+    ("OTEL_METRICS_EXPORTER", "none", "metrics", False),
+    ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "DELTA", "metrics_temporality", "delta"),
+    ("OTEL_METRICS_EXEMPLAR_FILTER", "always_off", "metrics_exemplars", "always_off"),
     ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/tls/key.pem", "client_key", Path("/tls/key.pem")),
     ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/tls/c.pem", "client_certificate", Path("/tls/c.pem")),
     ("OTEL_EXPORTER_OTLP_INSECURE", "true", "insecure", True),
@@ -179,6 +191,19 @@ def test_only_the_traces_endpoint_of_the_environment_is_exact(monkeypatch: pytes
     assert not Config.load(endpoint="http://c:4318").endpoint_exact
 
 
+def test_metrics_go_where_spans_go_unless_they_are_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument and a general variable hold for both signals, a variable for one signal for that alone."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t/x")
+    assert (Config.load().endpoint, Config.load().metrics_endpoint) == ("http://t/x", None)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m/y")
+    config = Config.load(headers={"a": "b"})
+    assert (config.metrics_endpoint, config.metrics_endpoint_exact) == ("http://m/y", True)
+    assert config.headers == config.metrics_headers == {"a": "b"}
+    config = Config.load(endpoint="http://c", protocol="http/json")
+    assert (config.endpoint, config.metrics_endpoint) == ("http://c", "http://c")
+    assert (config.protocol, config.metrics_protocol, config.metrics_endpoint_exact) == ("http/json",) * 2 + (False,)
+
+
 def test_headers_appear_in_no_text(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Headers carry keys: neither repr nor an error nor a log line shows them."""
     assert "hunter2" not in repr(Config.load(headers={"authorization": "hunter2"}))
@@ -256,19 +281,18 @@ def test_the_list_of_settings_grows_only_on_purpose() -> None:
         "service_name", "resource", "endpoint", "protocol", "headers", "timeout", "compression", "certificate",
         "client_key", "client_certificate", "insecure", "exporter", "sending", "disabled", "sampler", "sampler_ratio",
         "schedule_delay", "batch_size", "trace_budget", "run_dir", "run_id", "restart", "role", "print",
-        "services_one", "gpu_peak", "gpu_all", "text",
+        "services_one", "gpu_peak", "gpu_all", "metrics", "metrics_interval", "metrics_temporality",
+        "metrics_exemplars", "metrics_endpoint", "metrics_protocol", "metrics_headers", "metrics_timeout",
+        "metrics_compression", "metrics_certificate", "metrics_client_key", "metrics_client_certificate",
+        "metrics_insecure", "text",
     ]  # fmt: skip
 
 
 #: Defaults that a variable spells in another way than Python.
 SPELLED = {
-    "disabled": "false",
-    "schedule_delay": "1000",
-    "sending": "otlp",
-    "services_one": "three",
-    "gpu_all": "0",
-    "text": "0",
-}
+    "disabled": "false", "schedule_delay": "1000", "sending": "otlp", "services_one": "three", "text": "0",
+    "metrics": "otlp", "metrics_interval": "10000", "gpu_all": "0",
+}  # fmt: skip
 
 
 def test_the_documentation_has_each_variable_default_and_sentence() -> None:

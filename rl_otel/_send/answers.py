@@ -94,7 +94,7 @@ def is_too_large(said: str) -> bool:
 
 
 def partial_success(body: bytes, content_type: str = "") -> tuple[int, str]:
-    """Return how many spans an `ExportTraceServiceResponse` rejects, and why."""
+    """Return how many spans or data points an answer to an export rejects, and why."""
     try:
         return _partial_json(body) if "json" in content_type else _partial_protobuf(body)
     except Exception:  # nested without end, a number without one
@@ -103,7 +103,8 @@ def partial_success(body: bytes, content_type: str = "") -> tuple[int, str]:
 
 def _partial_json(body: bytes) -> tuple[int, str]:
     partial = json.loads(body or b"{}").get("partialSuccess") or {}
-    return int(partial.get("rejectedSpans", 0)), str(partial.get("errorMessage", ""))
+    rejected = partial.get("rejectedSpans", 0) or partial.get("rejectedDataPoints", 0)
+    return int(rejected), str(partial.get("errorMessage", ""))
 
 
 def _partial_protobuf(body: bytes) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rl_otel._send.endpoint import GRPC, GRPC_PORT, HTTP_PORT, PROTOBUF, TRACES, Target
+from rl_otel._send.endpoint import GRPC, GRPC_PORT, HTTP_PORT, PROTOBUF, Target
 from rl_otel._send.outcome import Fault, Outcome
 
 
@@ -46,11 +46,11 @@ def _other(target: Target) -> str:
 
 def _path(target: Target) -> str:
     if target.protocol == GRPC:
-        return f"no OTLP trace service is there; for http set protocol={PROTOBUF!r}"
-    path = target.path.partition("?")[0]
-    if path == TRACES:
-        return f"OTLP receivers take traces at {TRACES}; is this one, or does it want a path before that?"
-    return f"OTLP receivers take traces at {TRACES}: try endpoint={_url(target, target.port)!r}"
+        return f"no OTLP service for {target.signal} is there; for http set protocol={PROTOBUF!r}"
+    usual = f"/v1/{target.signal}"
+    if target.path.partition("?")[0] == usual:
+        return f"OTLP receivers take {target.signal} at {usual}; is this one, or does it want a path before that?"
+    return f"OTLP receivers take {target.signal} at {usual}: try endpoint={_url(target, target.port)!r}"
 
 
 def _tls(target: Target) -> str:

@@ -1,8 +1,8 @@
 """Where to send: any spelling of an endpoint becomes one target, and what was repaired is said.
 
-The path follows OpenTelemetry: `/v1/traces` is appended to a general endpoint, while one for traces alone is used as
-it is. People confuse the two, forget the scheme, paste the path twice and take one port for the other; what can only
-be meant one way is understood.
+The path follows OpenTelemetry: `/v1/traces` or `/v1/metrics` is appended to a general endpoint, while one for its
+signal alone is used as it is. People confuse the two, forget the scheme, paste the path twice and take one port for
+the other; what can only be meant one way is understood.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ JSON: Final = "http/json"
 PROTOCOLS: Final = (GRPC, PROTOBUF, JSON)
 
 GRPC_PORT, HTTP_PORT = 4317, 4318
-TRACES: Final = "/v1/traces"
+TRACES: Final = "traces"
+METRICS: Final = "metrics"
 
 _SCHEME: Final = re.compile(r"(https?|grpcs?)(:/+|//+|:(?=[^/\d]))", re.IGNORECASE)
 _OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -40,7 +41,8 @@ class Target:
     host: str
     port: int
     secure: bool = False
-    path: str = field(default=TRACES, repr=False)  # with its query, which may hold a key; empty for grpc
+    path: str = field(default=f"/v1/{TRACES}", repr=False)  # with its query, which may hold a key; empty for grpc
+    signal: str = TRACES
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # they may hold a token
     gzip: bool = False
     certificate: str | None = None  # files in PEM format: whom to trust,
@@ -64,6 +66,7 @@ def resolve(
     endpoint: str,
     protocol: str | None = None,
     *,
+    signal: str = TRACES,
     as_is: bool = False,
     headers: Mapping[str, str] | None = None,
     gzip: bool = False,
@@ -78,6 +81,7 @@ def resolve(
     Args:
         endpoint: A base or a full URL, with or without scheme, port and path.
         protocol: One of `PROTOCOLS`; None for http/protobuf, or grpc where scheme or port say so.
+        signal: What is sent there, `traces` or `metrics`.
         as_is: Whether a path is complete, as that of `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is.
         headers: Sent with every request.
         gzip: Whether to compress requests.
@@ -93,17 +97,16 @@ def resolve(
     notes: list[str] = []
     scheme, url = _split(endpoint.strip(), notes)
     host, port = _host_and_port(url, endpoint)
-    secure = _is_secure(scheme, port, insecure)
+    secure = _is_secure(scheme, port, insecure, notes)
     protocol = _protocol(protocol, scheme, port, url, notes)
     port = port or _default_port(protocol, scheme, secure)
-    if not scheme:
-        notes.append(f"without a scheme, {'https' if secure else 'http'}:// is used")
     return Target(
         protocol=protocol,
         host=host,
         port=port,
         secure=secure,
-        path="" if protocol == GRPC else _path(url, as_is, notes),
+        path="" if protocol == GRPC else _path(url, signal, as_is, notes),
+        signal=signal,
         headers=_headers(url, headers or {}),
         gzip=gzip,
         certificate=certificate,
@@ -168,10 +171,12 @@ def _protocol(asked: str | None, scheme: str, port: int | None, url: SplitResult
     return PROTOBUF
 
 
-def _is_secure(scheme: str, port: int | None, insecure: bool | None) -> bool:
+def _is_secure(scheme: str, port: int | None, insecure: bool | None, notes: list[str]) -> bool:
     if scheme:
         return scheme in {"https", "grpcs"}
-    return port == 443 if insecure is None else not insecure
+    secure = port == 443 if insecure is None else not insecure
+    notes.append(f"without a scheme, {'https' if secure else 'http'}:// is used")
+    return secure
 
 
 def _default_port(protocol: str, scheme: str, secure: bool) -> int:
@@ -183,19 +188,20 @@ def _default_port(protocol: str, scheme: str, secure: bool) -> int:
     return 80 if scheme == "http" else HTTP_PORT
 
 
-def _path(url: SplitResult, as_is: bool, notes: list[str]) -> str:
+def _path(url: SplitResult, signal: str, as_is: bool, notes: list[str]) -> str:
+    end = f"/v1/{signal}"
     found = _SIGNAL.search(url.path.rstrip("/"))
     base = url.path.rstrip("/")[: found.start() if found else None].rstrip("/")
     if found:
-        path = base + TRACES
+        path = base + end
         if path != url.path.rstrip("/"):
             notes.append(f"the path {url.path} was read as {path}")
     elif as_is and url.path:
         path = url.path
     else:
-        path = base + TRACES
+        path = base + end
         if as_is:
-            notes.append(f"an endpoint for traces needs its path: {TRACES} was appended")
+            notes.append(f"an endpoint for {signal} needs its path: {end} was appended")
     return f"{path}?{url.query}" if url.query else path
 
 

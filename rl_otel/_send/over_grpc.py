@@ -10,12 +10,15 @@ from typing import Any, Final
 
 from rl_otel._otlp.wire import fields
 from rl_otel._send import answers
-from rl_otel._send.endpoint import Target
+from rl_otel._send.endpoint import METRICS, TRACES, Target
 from rl_otel._send.outcome import BadSetting, Fault, Outcome, State
 from rl_otel._send.untraced import untraced
 from rl_otel._version import __version__
 
-_METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_METHODS: Final = {
+    TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+}
 _RETRYABLE: Final = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"})
 _FAULTS: Final = {
     "UNAUTHENTICATED": Fault.ACCESS,
@@ -42,7 +45,7 @@ _OPTIONS: Final = (
 
 
 class GrpcSender:
-    """Calls the trace service of one target. A forked child makes its own."""
+    """Calls the service of one target. A forked child makes its own."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -83,7 +86,7 @@ class GrpcSender:
             self._channel = grpc.secure_channel(target.authority, _credentials(grpc, target), options)
         else:
             self._channel = grpc.insecure_channel(target.authority, options)
-        self._export = self._channel.unary_unary(_METHOD)
+        self._export = self._channel.unary_unary(_METHODS[target.signal])
 
 
 def _credentials(grpc: Any, target: Target) -> Any:

@@ -19,7 +19,19 @@ from rl_otel._ship.delivery import Delivery
 from rl_otel._ship.plan import Plan
 from rl_otel._ship.ready import Due, Ready
 from rl_otel._ship.shipper import Shipper, Tally
-from rl_otel._ship.target import target_of
+from rl_otel._ship.target import metrics_target_of, target_of
 from rl_otel._ship.wire import Wire
 
-__all__ = ["Delivery", "Due", "Outlet", "Plan", "Ready", "Shipper", "Tally", "Verdict", "Wire", "target_of"]
+__all__ = [
+    "Delivery",
+    "Due",
+    "Outlet",
+    "Plan",
+    "Ready",
+    "Shipper",
+    "Tally",
+    "Verdict",
+    "Wire",
+    "metrics_target_of",
+    "target_of",
+]
