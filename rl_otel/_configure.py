@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_otel import _runtime
+from rl_otel import _metrics, _runtime
 from rl_otel._config import Config
-from rl_otel._runtime import Runtime
+from rl_otel._runtime import Outlets, Runtime
 from rl_otel._safety import pass_on, say, say_once, swallow
-from rl_otel._send import prepare, shown
-from rl_otel._ship import Outlet, Wire, target_of
+from rl_otel._send import Target, prepare, shown
+from rl_otel._ship import MetricsWire, Outlet, Wire, metrics_target_of, target_of
 
 
 def configure(
@@ -63,7 +63,7 @@ def begin(config: Config) -> None:
         say_once("disabled", "rl_otel: OTEL_SDK_DISABLED is set: nothing is recorded", level=logging.INFO)
         return
     try:
-        runtime = _runtime.configure(_outlet, config)
+        runtime = _runtime.configure(Outlets(_outlet, _metrics_outlet), config)
         if runtime is not None:
             from rl_otel import _bridge  # the SDK takes long to import: only who records pays for it
 
@@ -89,8 +89,29 @@ def _way_out(config: Config) -> Outlet:
         from rl_otel import _bridge
 
         return _bridge.SdkOutlet(config.exporter)
-    target = target_of(config)
+    target = _prepared(target_of(config), config.endpoint)
+    return Wire(target, config.timeout)
+
+
+def _metrics_outlet(runtime: Runtime) -> _metrics.Outlet | None:
+    """Return where this process's metrics go, None where nobody wants them."""
+    config = runtime.config
+    if not config.metrics or (config.metrics_endpoint is None and runtime.folder.passing) or not _metrics.prepare():
+        return None
+    shared = config.metrics_endpoint == config.endpoint
+    if config.metrics_endpoint is None:
+        return _metrics.File(runtime.journal.base)
+    try:
+        target = _prepared(metrics_target_of(config), config.metrics_endpoint)
+        return MetricsWire(target, shared=shared)
+    except Exception as error:  # an endpoint of the environment
+        pass_on(error)
+        say("endpoint" if shared else "metrics endpoint", "rl_otel: no metrics are sent: %s", error)
+        return None
+
+
+def _prepared(target: Target, endpoint: str | None) -> Target:
     prepare(target)
     for note in target.notes:
-        say(f"endpoint {note}", "rl_otel: endpoint %s: %s", shown(config.endpoint or ""), note)
-    return Wire(target, config.timeout)
+        say(f"endpoint {note}", "rl_otel: endpoint %s: %s", shown(endpoint or ""), note)
+    return target

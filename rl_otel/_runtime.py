@@ -15,10 +15,11 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rl_otel import _clock, _figures, _ids, _record, _safety, semconv
 from rl_otel._budget import quota
+from rl_otel._buffers import Buffers
 from rl_otel._clock import now
 from rl_otel._config import Config
 from rl_otel._folder import Folder, earlier_restarts, resource_of, run_folder
@@ -27,6 +28,8 @@ from rl_otel._identity import Identity, identify
 from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
 from rl_otel._late import Late, Put
+from rl_otel._metering import meter_of
+from rl_otel._metrics import Outlet as MetricsOutlet
 from rl_otel._overhead import Overhead
 from rl_otel._printer import Printer
 from rl_otel._ship import Delivery, Outlet, Plan, Shipper
@@ -44,12 +47,17 @@ _lock = threading.RLock()  # a signal handler may call shutdown()
 _away: list[Worker] = []  # while the host forks
 
 
+class Outlets(NamedTuple):
+    """Where spans and metrics of a process go. Asked for anew in a forked child; None is the run folder alone."""
+
+    spans: Callable[[Runtime], Outlet | None]
+    metrics: Callable[[Runtime], MetricsOutlet | None]
+
+
 class Runtime:
     """What one process records with, from `configure()` to `shutdown()`."""
 
-    def __init__(
-        self, config: Config, identity: Identity, folder: Folder, outlet: Callable[[Runtime], Outlet | None]
-    ) -> None:
+    def __init__(self, config: Config, identity: Identity, folder: Folder, outlets: Outlets) -> None:
         self.config = config
         self.began = now()
         self.folder = folder
@@ -62,10 +70,13 @@ class Runtime:
         self.late = Late(self.journal.append, self.printer.late)
         self.policy_version: int | None = None
         self.keeper = Keeper(self.timeline, self.late, self._announce, self._tend)
-        self._outlet = outlet  # asked again in a forked child
+        self._outlets = outlets
         self.plan = _plan(config, identity)
-        self._shipper = self._make_shipper()
+        self.shipper = self._make_shipper()
         self.overhead = Overhead(lambda: self.journal.ended, self._cpu_of_threads)
+        self.buffers = Buffers()
+        self.meter = meter_of(self, outlets.metrics)
+        self.measure = self.meter.calls.take if self.meter is not None else None  # a call that has ended
         self._last_step = -1
         self._openings: dict[int, int] = {}
         self._lone: OrderedDict[bytes, None] = OrderedDict()
@@ -77,8 +88,10 @@ class Runtime:
         """Return what a journal begins with. Asked for with the first span: who records nothing starts no thread."""
         self.keeper.start()
         self.gpu.look()
-        if self._shipper is not None:
-            self._shipper.start()
+        if self.shipper is not None:
+            self.shipper.start()
+        if self.meter is not None and not self.meter.start():
+            self.meter = self.measure = None
         who = self.identity
         monotonic = self.began - _clock.OFFSET
         return _record.Process(
@@ -86,7 +99,7 @@ class Runtime:
         )
 
     def _make_shipper(self) -> Shipper | None:
-        outlet = self._outlet(self)
+        outlet = self._outlets.spans(self)
         if outlet is None:
             return None
         return Shipper(self.journal, self.folder, outlet, self.resource, self.plan)
@@ -181,18 +194,26 @@ class Runtime:
 
     def flush(self, timeout: float) -> Delivery:
         """Deliver what has ended, for at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
         self.keeper.look()
-        return self._delivery(timeout)
+        report = self._delivery(timeout)
+        if self.meter is not None:
+            self.meter.flush(deadline - time.monotonic())
+        return report
 
     def close(self, timeout: float) -> Delivery:
         """Deliver what can be delivered in `timeout` seconds, print the summary, stop all threads."""
         deadline = time.monotonic() + timeout
+        if self.meter is not None:
+            self.meter.finish(timeout)
         self.keeper.stop()
         self.gpu.stop(min(timeout, 1.0))
         self.printer.finish(None if self.folder.passing else self.folder.shown)
         report = self._delivery(deadline - time.monotonic(), last=True)
-        if self._shipper is not None:
-            self._shipper.stop(deadline - time.monotonic())
+        if self.shipper is not None:
+            self.shipper.stop(deadline - time.monotonic())
+        if self.meter is not None:
+            self.meter.close(deadline - time.monotonic())
         self.journal.close()
         gone = min(report.pending, self.journal.overflow.spans)  # what no disk took ends with the process
         report = dataclasses.replace(report, pending=report.pending - gone, dropped=report.dropped + gone)
@@ -208,7 +229,7 @@ class Runtime:
         self.journal = Writer(self.folder.path, who.host, who.pid, who.instance, self._first_record_at_exit)
 
     def _first_record_at_exit(self) -> _record.Process:
-        if self._shipper is not None:
+        if self.shipper is not None:
             _safety.say("late", _LATE, self.folder.shown, command("ship", self.folder.shown))
         return self._first_record()
 
@@ -230,11 +251,11 @@ class Runtime:
     def _delivery(self, timeout: float, *, last: bool = False) -> Delivery:
         self.journal.save()
         written, lost = self.journal.written, self.journal.lost
-        if self._shipper is None:
+        if self.shipper is None:
             waiting = self.journal.overflow.spans
             return Delivery(pending=waiting, kept=written - waiting, dropped=lost, folder=self.folder.shown)
-        done = self._shipper.flush(written, timeout, last=last)
-        tally = dataclasses.replace(self._shipper.tally)  # the thread goes on counting
+        done = self.shipper.flush(written, timeout, last=last)
+        tally = dataclasses.replace(self.shipper.tally)  # the thread goes on counting
         pending = max(written - tally.total, 0)
         counts = tally.sent, pending, tally.kept, tally.dropped + lost
         return Delivery(*counts, timed_out=not done, folder=self.folder.shown)
@@ -242,22 +263,24 @@ class Runtime:
     @property
     def workers(self) -> list[Worker]:
         """The threads of this runtime."""
-        shipping = [] if self._shipper is None else [self._shipper.worker]
-        return [self.keeper.worker, *shipping, *self.gpu.workers]
+        others = (each.worker for each in (self.shipper, self.meter) if each is not None)
+        return [self.keeper.worker, *others, *self.gpu.workers]
 
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self.journal.abandon()
-        if self._shipper is not None:
-            self._shipper.forget()
-        child = Runtime(self.config, self.identity.forked(), self.folder, self._outlet)
+        if self.shipper is not None:
+            self.shipper.forget()
+        if self.meter is not None:
+            self.meter.forget()
+        child = Runtime(self.config, self.identity.forked(), self.folder, self._outlets)
         child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
         child._recent = self._recent
         child.gpu = Gpu(self.config, child.identity, child.timeline, self.gpu.forget())
         return child
 
 
-def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Runtime | None:
+def configure(outlets: Outlets, config: Config) -> Runtime | None:
     """Make a runtime of `config` the active one, and return it; None where there is one already."""
     global active
     with _lock:
@@ -267,7 +290,7 @@ def configure(outlet: Callable[[Runtime], Outlet | None], config: Config) -> Run
             return None
         identity = identify(config)
         folder = run_folder(config, identity)
-        active = Runtime(config, _counted(config, identity, folder), folder, outlet)
+        active = Runtime(config, _counted(config, identity, folder), folder, outlets)
         active.folder.remove_old()
         return active
 

@@ -6,10 +6,15 @@ peaks and the sampler.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
-from rl_otel import _record
+from rl_otel import _record, semconv
+
+MOST_NAMES: Final = 128  # of phases; what comes after them counts as `other`
+_RANKS: Final = {name: semconv.PARTS.index(part) for name, part in semconv.PART_OF.items()}
+_STATES: Final = (*semconv.PARTS, semconv.OTHER)
 
 
 class Open(Protocol):
@@ -22,6 +27,10 @@ class Open(Protocol):
     @property
     def began(self) -> int:
         """When it began, in nanoseconds since the epoch."""
+
+    @property
+    def enclosing(self) -> Open | None:
+        """The span directly around it."""
 
     def within(self, other: object) -> bool:
         """Whether `other` encloses this span."""
@@ -37,7 +46,10 @@ class Timeline:
         self.role = role
         self._phases: list[Open] = []  # in the order they were opened
         self.steps: set[int] = set()  # those that are open, by id()
+        self.names: dict[str, None] = {}  # of the phases so far
         self.calls: set[Open] = set()  # generate and env.step in flight
+        self.parts: set[Open] = set()  # rewards and waits inside trajectories
+        self.trajectories: set[Open] = set()
 
     @property
     def active(self) -> Open | None:
@@ -48,6 +60,8 @@ class Timeline:
         """Make `phase` the active one. Returns the phase that was active though it does not enclose it, if any."""
         before = self.active
         self._phases.append(phase)
+        if len(self.names) < MOST_NAMES:
+            self.names[phase.name] = None
         return None if before is None or phase.within(before) else before
 
     def leave(self, phase: Open) -> None:
@@ -63,3 +77,33 @@ class Timeline:
         for call in list(self.calls):
             if call.began < moment:
                 yield call
+
+    # --- for the gauges -----------------------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> str:
+        """What the loop is doing now: the active phase, `other` between two phases, `idle` between two steps."""
+        active = self.active
+        if active is not None:
+            return active.name if active.name in self.names else semconv.OTHER
+        return semconv.OTHER if self.steps else semconv.IDLE
+
+    def began(self) -> dict[str, int]:
+        """Return since when a phase of each name has been open, of those that are."""
+        found: dict[str, int] = {}
+        for phase in list(self._phases):
+            found.setdefault(phase.name, phase.began)
+        return found
+
+    def open_trajectories(self) -> list[Open]:
+        """Return the trajectories in flight."""
+        return list(self.trajectories)
+
+    def doing(self) -> Counter[str]:
+        """Count the trajectories in flight by what they are doing; of several things at once, the first of `PARTS`."""
+        ranks: dict[Open | None, int] = dict.fromkeys(list(self.trajectories), len(semconv.PARTS))
+        for part in (*list(self.calls), *list(self.parts)):
+            around = part.enclosing
+            if around in ranks:
+                ranks[around] = min(ranks[around], _RANKS[part.name])
+        return Counter(_STATES[rank] for rank in ranks.values())

@@ -45,9 +45,10 @@ NAMES: Final = {opener: name for name, opener in OPENERS.items()}
 #: What a trajectory's time divides into, in order of precedence where children overlap; the rest is `other`.
 PARTS: Final = ("generate", "env", "reward", "wait")
 OTHER: Final = "other"
+IDLE: Final = "idle"  # between two steps
 
 #: Names that stand for something else in every figure, so that no phase of one's own may have them.
-NO_PHASES: Final = frozenset({STEP, ROLLOUT, TRAJECTORY, GENERATE, ENV_STEP, ENV_RESET, EVAL, OTHER})
+NO_PHASES: Final = frozenset({STEP, ROLLOUT, TRAJECTORY, GENERATE, ENV_STEP, ENV_RESET, EVAL, OTHER, IDLE})
 
 #: The part each direct child of a trajectory counts as.
 PART_OF: Final = {GENERATE: "generate", ENV_STEP: "env", ENV_RESET: "env", REWARD: "reward", WAIT: "wait"}
@@ -167,6 +168,16 @@ TRAIN_TOKENS: Final = "rl.train.tokens"
 MINIBATCH_INDEX: Final = "rl.minibatch.index"
 BATCH_EPOCH: Final = "rl.batch.epoch"
 SYNC_BYTES: Final = "rl.weight_sync.bytes"
+SYNC_RATE: Final = "rl.weight_sync.bytes.rate"  # By/s of wall time
+SYNC_PART: Final = "rl.weight_sync.part"
+SYNC_PART_DURATION: Final = "rl.weight_sync.{part}.duration"  # the wall time that its spans cover together
+SYNC_PART_COUNT: Final = "rl.weight_sync.{part}.count"
+SYNC_PAUSED: Final = "rl.weight_sync.paused.duration"  # from the pause to the end of the resume
+SYNC_PART_SPAN: Final = "weight_sync.{part}"
+PAUSE: Final = "pause"
+TRANSFER: Final = "transfer"
+RESUME: Final = "resume"
+SYNC_PARTS: Final = (PAUSE, "gather", TRANSFER, "load", RESUME)
 
 # --- GPU, on any phase: of several devices the maximum, memory in bytes -----------------------------------------------
 GPU_PEAK: Final = "rl.gpu.memory.allocated.peak"
@@ -179,9 +190,7 @@ GPU_DEVICE_LIMIT: Final = "rl.gpu.memory.device.limit"
 GPU_UTILIZATION: Final = "rl.gpu.utilization"
 GPU_DURATION: Final = "rl.gpu.duration"
 
-#: What stands for a phase where none is open: within a step `other`, between steps `idle`, and where nobody knows.
-IDLE: Final = "idle"
-UNKNOWN: Final = "unknown"
+UNKNOWN: Final = "unknown"  # the phase where nobody knows it
 
 # --- Text, only with `configure(text=True)` ---------------------------------------------------------------------------
 TEXT: Final = "rl.text.{word}"

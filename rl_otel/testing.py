@@ -129,8 +129,9 @@ def capture(*, strict: bool = True, **settings: Any) -> Iterator[Traces]:
     _safety.strict, _safety.strict_words = True, strict
     with tempfile.TemporaryDirectory(prefix="rl-otel-") as temporary:
         try:
-            # A test sends spans only where it says so itself: its shell may point to a real back end.
-            here = {"run_dir": temporary, "run_id": "captured", "sending": bool(settings.keys() & _SENDING)}
+            # A test sends only where it says so itself: its shell may point to a real back end.
+            sends = {"sending": bool(settings.keys() & _SENDING), "metrics": "endpoint" in settings}
+            here = {"run_dir": temporary, "run_id": "captured", **sends}
             _configure.begin(Config.load(**{**here, **settings}))
             traces = Traces(_folder(temporary))
             try:

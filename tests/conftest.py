@@ -78,6 +78,14 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
+def recording() -> None:
+    """Record into `runs/r1`, metrics too."""
+    import rl_otel
+
+    rl_otel.configure(run_dir="runs", run_id="r1")
+
+
+@pytest.fixture
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have what was recorded sent at once, and not once a second."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
@@ -105,3 +113,6 @@ def _forget_global_providers() -> None:
     if trace := sys.modules.get("opentelemetry.trace"):
         trace._TRACER_PROVIDER = None
         trace._TRACER_PROVIDER_SET_ONCE = type(trace._TRACER_PROVIDER_SET_ONCE)()
+    if metrics := sys.modules.get("opentelemetry.metrics._internal"):
+        metrics._METER_PROVIDER = None
+        metrics._METER_PROVIDER_SET_ONCE = type(metrics._METER_PROVIDER_SET_ONCE)()

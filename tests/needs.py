@@ -25,6 +25,7 @@ numpy = pytest.mark.needs(part="numpy")
 prometheus = pytest.mark.needs(part="prometheus")
 pynvml = pytest.mark.needs(part="pynvml")
 rich = pytest.mark.needs(part="rich")
+tensorboard = pytest.mark.needs(part="tensorboard")
 torch = pytest.mark.needs(part="torch")
 tqdm = pytest.mark.needs(part="tqdm")
 

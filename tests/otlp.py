@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+
+TRACES, METRICS = "traces", "metrics"
+REQUESTS: dict[str, Any] = {TRACES: ExportTraceServiceRequest, METRICS: ExportMetricsServiceRequest}
 
 
 @dataclasses.dataclass
@@ -49,10 +54,10 @@ def value(sent: AnyValue) -> Any:
     return getattr(sent, kind) if kind else None
 
 
-def from_json(body: bytes | str) -> ExportTraceServiceRequest:
+def from_json(body: bytes | str, kind: Any = ExportTraceServiceRequest) -> Any:
     """Return what a strict reader of OTLP JSON understands: no NaN outside strings, ids in hex."""
     tree = json.loads(body, parse_constant=_no_json)
-    return json_format.ParseDict(_with_base64_ids(tree), ExportTraceServiceRequest())
+    return json_format.ParseDict(_with_base64_ids(tree), kind())
 
 
 def _with_base64_ids(tree: Any) -> Any:

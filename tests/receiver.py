@@ -27,23 +27,19 @@ import threading
 import time
 import urllib.request
 from collections import deque
-from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf import json_format
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
 
-from tests.otlp import ReceivedSpan, from_json, retry_info, values
+from tests.otlp import METRICS, REQUESTS, TRACES, ReceivedSpan, from_json, values
+from tests.receiver_grpc import response, serve
 from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from typing_extensions import Self
 
@@ -51,7 +47,6 @@ if TYPE_CHECKING:
 CERTIFICATE, KEY = (str(Path(__file__).parent / "tls" / name) for name in ("certificate.pem", "key.pem"))
 
 _ROOT = Path(__file__).parent.parent
-_SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 
 @dataclasses.dataclass
@@ -85,10 +80,13 @@ class Received:
     at: float  # s, monotonic
 
     @property
-    def message(self) -> ExportTraceServiceRequest:
-        if self.protocol == "http/json":
-            return from_json(self.body)
-        return ExportTraceServiceRequest.FromString(self.body)
+    def signal(self) -> str:
+        return METRICS if "metrics" in self.path else TRACES
+
+    @property
+    def message(self) -> Any:
+        kind = REQUESTS[self.signal]
+        return from_json(self.body, kind) if self.protocol == "http/json" else kind.FromString(self.body)
 
 
 class Receiver:
@@ -98,6 +96,8 @@ class Receiver:
         self.counts = {"requests": 0, "accepted": 0, "spans": 0}
         self.connections = 0
         self.requests: list[Received] = []
+        self.exports: list[Received] = []  # of metrics, which take no answer of a script
+        self.metrics_answer = Answer()
         self._keep = keep
         self._tls = tls
         self._ports = http_port, grpc_port
@@ -129,7 +129,7 @@ class Receiver:
     def grpc(self) -> str:
         """The endpoint over grpc."""
         if self._grpc is None:
-            self._grpc, self._grpc_port = _serve_grpc(self, self._ports[1], self._tls)
+            self._grpc, self._grpc_port = serve(self.take, self._ports[1], (KEY, CERTIFICATE) if self._tls else None)
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._grpc_port}"
 
     @property
@@ -155,8 +155,15 @@ class Receiver:
         with self._changed:
             assert self._changed.wait_for(enough, timeout), f"after {timeout} s only {self.counts} arrived"
 
+    def wait_for_metrics(self, enough: Callable[[], bool]) -> None:
+        """Wait until an export of metrics has arrived after which that is true."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: bool(self.exports) and enough(), PATIENCE), "no such metrics arrived"
+
     def take(self, protocol: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Record a request and return how to answer it."""
+        if "metrics" in path:
+            return self._take_metrics(protocol, path, headers, body)
         with self._changed:
             answer = self._answers.popleft() if self._answers else self._default
             received = Received(protocol, path, headers, body, answer.accepts, time.monotonic())
@@ -168,6 +175,16 @@ class Receiver:
                 self.counts["spans"] += spans - answer.rejected
             if self._keep:
                 self.requests.append(received)
+            self._changed.notify_all()
+        return answer
+
+    def _take_metrics(self, protocol: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        answer = self.metrics_answer
+        received = Received(protocol, path, headers, body, answer.accepts, time.monotonic())
+        assert received.message.resource_metrics
+        with self._changed:
+            if self._keep:
+                self.exports.append(received)
             self._changed.notify_all()
         return answer
 
@@ -222,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
             given = json.loads(body)
             self.server.receiver.script(*(Answer(**a) for a in given["answers"]), then=Answer(**given["then"]))
             return self._reply(200, b"", {})
-        if not self.path.endswith("/v1/traces"):
+        if not self.path.endswith(("/v1/traces", "/v1/metrics")):
             return self._reply(404, b"404 page not found\n", {"content-type": "text/plain"})
         if self.headers["content-encoding"] == "gzip":
             body = gzip.decompress(body)
@@ -233,6 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         receiver = self.server.receiver
         known: dict[str, Any] = {"/-/counts": receiver.counts, "/-/requests": [_packed(r) for r in receiver.requests]}
+        known["/-/exports"] = [_packed(r) for r in receiver.exports]
         self._reply(200, json.dumps(known[self.path]).encode(), {"content-type": "application/json"})
 
     def _answer(self, answer: Answer, content_type: str) -> None:
@@ -243,10 +261,10 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"content-type": content_type if answer.accepts else "text/plain", **answer.headers}
         if answer.retry_after is not None:
             headers["retry-after"] = str(answer.retry_after)
-        response = _response(answer)
-        body = response.SerializeToString()
+        answered = response(answer, METRICS if "metrics" in self.path else TRACES)
+        body = answered.SerializeToString()
         if "json" in content_type:
-            body = json_format.MessageToJson(response).encode()
+            body = json_format.MessageToJson(answered).encode()
         self._reply(answer.status, body if answer.status == 200 else answer.text.encode(), headers, answer.drip)
 
     def _reply(self, status: int, body: bytes, headers: dict[str, str], drip: float = 0.0) -> None:
@@ -256,37 +274,6 @@ class _Handler(BaseHTTPRequestHandler):
         for piece in (whole[at : at + 1] for at in range(len(whole))) if drip else [whole]:
             self.wfile.write(piece)
             time.sleep(drip)
-
-
-def _serve_grpc(receiver: Receiver, port: int, tls: bool) -> tuple[grpc.Server, int]:
-    def export(body: bytes, context: grpc.ServicerContext) -> bytes:
-        metadata = {str(key): str(value) for key, value in context.invocation_metadata()}
-        answer = receiver.take("grpc", f"/{_SERVICE}/Export", metadata, body)
-        time.sleep(answer.delay)
-        if not answer.accepts:
-            if answer.retry_after is not None:
-                context.set_trailing_metadata((("grpc-status-details-bin", retry_info(float(answer.retry_after))),))
-            context.abort(grpc.StatusCode[answer.code], answer.text)
-        return _response(answer).SerializeToString()
-
-    server = grpc.server(futures.ThreadPoolExecutor(8))
-    handler = grpc.unary_unary_rpc_method_handler(export)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Export": handler}),))
-    if tls:
-        pair = Path(KEY).read_bytes(), Path(CERTIFICATE).read_bytes()
-        port = server.add_secure_port(f"127.0.0.1:{port}", grpc.ssl_server_credentials([pair]))
-    else:
-        port = server.add_insecure_port(f"127.0.0.1:{port}")
-    server.start()
-    return server, port
-
-
-def _response(answer: Answer) -> ExportTraceServiceResponse:
-    response = ExportTraceServiceResponse()
-    if answer.rejected:
-        response.partial_success.rejected_spans = answer.rejected
-        response.partial_success.error_message = answer.text
-    return response
 
 
 # --- A process of its own ---------------------------------------------------------------------------------------------
@@ -307,6 +294,10 @@ class Remote:
     @property
     def requests(self) -> list[Received]:
         return [_unpacked(packed) for packed in self._call("requests")]
+
+    @property
+    def exports(self) -> list[Received]:
+        return [_unpacked(packed) for packed in self._call("exports")]
 
     @property
     def spans(self) -> list[ReceivedSpan]:

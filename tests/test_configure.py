@@ -170,18 +170,21 @@ def test_a_broken_grpc_stops_the_sending_alone(receiver: Receiver) -> None:
     assert len(Traces(Path("runs/r1")).spans) == 4
 
 
-def test_a_broken_sdk_costs_the_spans_of_others_alone(receiver: Receiver) -> None:
-    """Without the SDK ours are still recorded and sent; one line says what is missing."""
+def test_a_broken_sdk_costs_metrics_and_the_spans_of_others_alone(receiver: Receiver) -> None:
+    """Without the SDK our spans are still recorded and sent; a line for each of the others says what is missing."""
     done = process.run(BROKEN, "opentelemetry.sdk", receiver.http, "http/protobuf", "30")
     assert done.stdout == "4 0 0 0\n"
-    (line,) = done.stderr.splitlines()
-    assert "Descriptors cannot be created directly." in line
+    metrics, spans = done.stderr.splitlines()
+    assert metrics.startswith("rl_otel: no metrics, OpenTelemetry cannot make them: ")
+    assert all("Descriptors cannot be created directly." in line for line in (metrics, spans))
 
 
-def test_a_broken_protobuf_costs_nothing(receiver: Receiver) -> None:
-    """Encoder and sender are our own: a protobuf that cannot be imported is not missed."""
+def test_a_broken_protobuf_costs_the_metrics_alone(receiver: Receiver) -> None:
+    """Encoder and sender of spans are our own: where protobuf cannot be imported they are sent, and metrics are not."""
     done = process.run(BROKEN, "google.protobuf", receiver.http, "http/protobuf", "30")
-    assert (done.stdout, done.stderr) == ("4 0 0 0\n", "")
+    assert done.stdout == "4 0 0 0\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("rl_otel: no metrics, OpenTelemetry cannot make them: ")
 
 
 EXPORTER = """

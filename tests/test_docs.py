@@ -80,7 +80,11 @@ def test_words_table_is_the_vocabulary() -> None:
     shown = set(
         re.findall(r"^\| ([a-z_, ]+) \| `(\w+)` \| `([\w.{}]+)` \| (\w+)(, or a list of it)? \|$", TRACING, re.M)
     )
-    names = {semconv.ENV_STEP: "env_step, env_reset", semconv.ROLLOUT: "rollout, eval"}
+    names = {
+        semconv.ENV_STEP: "env_step, env_reset",
+        semconv.ROLLOUT: "rollout, eval",
+        semconv.WEIGHT_SYNC: "weight_sync, its parts",
+    }
     twins = {semconv.EVAL, semconv.ENV_RESET}
     known = {
         (names.get(span, span), name, word.attribute, word.type.__name__, ", or a list of it" if word.many else "")

@@ -83,7 +83,7 @@ FORKS_ALONE = """
     for i in range(20):
         until(lambda: worker._may_leave)
         child(lambda: record(f"child {i}"))
-    assert len(threading.enumerate()) == 2, threading.enumerate()
+    assert len(threading.enumerate()) == 3, threading.enumerate()
     record("after")
     print(*counted)
 """
@@ -186,7 +186,7 @@ THREADS = """
         assert sorted(thread.name for thread in threading.enumerate()) == names, threading.enumerate()
         report = rl_otel.shutdown()
         assert (report.sent, report.pending) == (1, 0), report
-    assert names == ["MainThread", "rl_otel keeper", "rl_otel ship"]
+    assert names == ["MainThread", "rl_otel keeper", "rl_otel meter", "rl_otel ship"]
     child(in_child)
     report = rl_otel.shutdown()
     assert (report.sent, report.pending) == (1, 0), report

@@ -74,6 +74,6 @@ def test_the_thread_ends_at_shutdown() -> None:
     rl_otel.configure(run_dir="runs")
     with rl_otel.step(0):
         pass
-    assert {thread.name for thread in set(threading.enumerate()) - before} == {"rl_otel keeper"}
+    assert {thread.name for thread in set(threading.enumerate()) - before} == {"rl_otel keeper", "rl_otel meter"}
     rl_otel.shutdown()
     until(lambda: set(threading.enumerate()) <= before)

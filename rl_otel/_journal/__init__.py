@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from rl_otel._journal.cursor import Cursor
 from rl_otel._journal.folder import (
+    MODE,
+    PRIVATE,
     SUFFIX,
     base_of,
     base_path,
@@ -36,6 +38,8 @@ from rl_otel._journal.writer import Writer
 
 __all__ = [
     "ALL",
+    "MODE",
+    "PRIVATE",
     "SUFFIX",
     "Batch",
     "Cursor",

@@ -46,6 +46,9 @@ class Sender(Protocol):
     def close(self) -> None:
         """Close what is open; the next `send` opens it again."""
 
+    def abandon(self) -> None:
+        """In a forked child: let go of what is the parent's, and close nothing."""
+
 
 def prepare(target: Target) -> None:
     """Import what sending needs, on the caller's thread.

@@ -77,6 +77,9 @@ class GrpcSender:
         if channel is not None:
             channel.close()
 
+    def abandon(self) -> None:
+        """In a forked child: do nothing, for grpc looks after its own descriptors."""
+
     def _open(self, grpc: Any) -> None:
         if self._channel is not None:
             return

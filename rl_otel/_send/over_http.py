@@ -53,6 +53,12 @@ class HttpSender:
         if connection is not None:
             connection.close()
 
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's connection; its descriptor may be another file by now."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.sock is not None:
+            connection.sock.detach()
+
     def _post(self, body: bytes, spans: int, deadline: float) -> Outcome:
         connection = self._connected(deadline)
         try:

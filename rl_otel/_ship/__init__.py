@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from rl_otel._ship.courier import Outlet, Verdict
 from rl_otel._ship.delivery import Delivery
+from rl_otel._ship.metrics_wire import MetricsWire
 from rl_otel._ship.plan import Plan
 from rl_otel._ship.ready import Due, Ready
 from rl_otel._ship.shipper import Shipper, Tally
@@ -25,6 +26,7 @@ from rl_otel._ship.wire import Wire
 __all__ = [
     "Delivery",
     "Due",
+    "MetricsWire",
     "Outlet",
     "Plan",
     "Ready",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -12,7 +13,7 @@ from opentelemetry.context import get_current
 from rl_otel import _runtime, _values, semconv
 from rl_otel._clock import now
 from rl_otel._safety import say, swallow
-from rl_otel._spans import ambient, calls, phase, trajectory
+from rl_otel._spans import ambient, calls, phase, trajectory, weight_sync
 from rl_otel._spans.null import NULL
 from rl_otel._spans.span import Span
 from rl_otel._spans.step import Step
@@ -35,7 +36,7 @@ KINDS: Final[dict[str, type[Span]]] = {
         phase.Data,
         phase.Train,
         phase.Optimizer,
-        phase.WeightSync,
+        weight_sync.WeightSync,
         phase.Offload,
         phase.Onload,
         phase.Checkpoint,
@@ -75,10 +76,16 @@ def add(kind: str, start: int | datetime, end: int | datetime, parent: Any = Non
 
 def _made(kind: str, words: dict[str, Any]) -> Span:
     """Make the handle; words that the opener takes are taken out of `words`."""
-    opener = KINDS.get(semconv.NAMES.get(kind, kind)) or partial(phase.Phase, kind)
+    opener = KINDS.get(semconv.NAMES.get(kind, kind)) or _named(kind)
     span = opener()
     known = span.arguments().keys() - span.words.keys() - {"name"}
     return opener(**{name: words.pop(name) for name in known & words.keys()})
+
+
+def _named(kind: str) -> Callable[..., Span]:
+    """Return the opener of a span with a name of its own: of a part of a weight sync, else of a phase."""
+    part = kind.removeprefix(semconv.SYNC_PART_SPAN.format(part=""))
+    return partial(phase.Phase, kind) if part == kind else partial(weight_sync.SyncPart, part)
 
 
 def _times(kind: str, start: Any, end: Any, began: int, span: Span) -> tuple[int, int]:

@@ -114,6 +114,10 @@ class Call(Span):
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         gathering, enclosing = self.gathering, self.enclosing
+        if runtime.measure is not None:
+            runtime.measure(
+                self.name, self._attributes, gathering, end - self.began, end, self._trace, self._span, self._flags
+            )
         if gathering is None:
             return
         if gathering.ended:

@@ -25,6 +25,7 @@ class Gathering:
         self.children: list[tuple[str, int, int]] = []
         self.direct = _figures.Direct()
         self.trajectories: list[_figures.Trajectory] = []
+        self.environment: str | None = None  # that is played inside; empty where there are several
         self.turn = 0
         self.turns_by_call = False  # the policy's calls count turns; without any, environment steps do
         self.versions: list[int] = []
@@ -41,6 +42,11 @@ class Gathering:
                 self.children.append((semconv.PART_OF[span.name], span.began, end))
         elif span.name in semconv.SERVICE_SUFFIX:
             self.direct.add(span.name, span.began, end, span.attributes)
+
+    def plays(self, environment: str | None) -> None:
+        """Note an environment that is played inside."""
+        if isinstance(environment, str) and environment != self.environment:
+            self.environment = environment if self.environment is None else ""
 
     def token_sums(self) -> list[int | None]:
         """Return input and output tokens of the policy's calls so far, None where none was ever said."""

@@ -50,6 +50,10 @@ class Null(OtelSpan):
     def consume(self, ids: object) -> None:
         """Do nothing."""
 
+    def part(self, name: str, *, bytes: int | None = None) -> Self:  # noqa: A002 - the word of `record`
+        """Return itself."""
+        return self
+
     @property
     def attributes(self) -> dict[str, Any]:
         """Nothing is known."""

@@ -26,11 +26,12 @@ from rl_otel._spans.phase import (
     Train,
     Values,
     Wait,
-    WeightSync,
 )
 from rl_otel._spans.span import Span
 from rl_otel._spans.step import Step, steps
 from rl_otel._spans.trajectory import Trajectory
+from rl_otel._spans.watched import buffer
+from rl_otel._spans.weight_sync import WeightSync
 
 step = Step
 rollout = Rollout
@@ -73,4 +74,4 @@ def current(name: str | None = None) -> Any:
     return NULL
 
 
-__all__ = ["Null", "add", "bind", "current", "steps"]
+__all__ = ["Null", "add", "bind", "buffer", "current", "steps"]

@@ -10,6 +10,7 @@ from opentelemetry import trace
 from rl_otel import _record, _values, semconv
 from rl_otel._clock import now
 from rl_otel._deferred import Pending
+from rl_otel._metrics.events import Seen
 from rl_otel._safety import guarded, say, swallow, words_of
 
 _EARLIEST = 1_000_000_000_000_000_000  # ns since the epoch: what is less counts seconds, or from another zero
@@ -76,6 +77,11 @@ class OtelSpan:
     def span_id(self) -> str:
         """The span's id in hex; empty when nothing is traced."""
         return self._span.hex()
+
+    @property
+    def seen(self) -> Seen:
+        """What an exemplar of a metric says of it."""
+        return Seen(self._trace, self._span, self._flags & _record.SAMPLED)
 
     def get_span_context(self) -> trace.SpanContext:
         """Return the span's identity; an invalid one when nothing is traced."""

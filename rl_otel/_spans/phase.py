@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _record, _values, semconv
+from rl_otel._metrics import events
 from rl_otel._spans import misuse
 from rl_otel._spans.gather import Gathering
 from rl_otel._spans.parent import Parent
@@ -59,6 +60,7 @@ class Phase(Parent):
 
     def _watch(self, runtime: Runtime) -> None:
         if not self.is_phase:
+            runtime.timeline.parts.add(self)
             return
         beside = runtime.timeline.enter(self)
         if beside is not None:
@@ -70,12 +72,16 @@ class Phase(Parent):
         if self._gpu is not None:
             runtime.gpu.leave(self._gpu)
         runtime.timeline.leave(self)
+        runtime.timeline.parts.discard(self)
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         if self._gpu is not None:
             self._attributes.update(runtime.gpu.attributes(self._gpu))
             if self._gpu.timing is not None:
                 self.extra.deferred[semconv.GPU_DURATION] = (_GPU_TIME, self._gpu.timing)
+        if runtime.meter is not None and (self.is_phase or self.name == semconv.WAIT):
+            length, role = end - self.began, runtime.timeline.role
+            runtime.meter.add(events.Phase(self.seen, self.name, length, self._attributes, role))
         if self.is_phase:
             self._hand_on(runtime, self.in_figures(end))
         elif self.gathering is not None and self.name in semconv.PART_OF:
@@ -216,19 +222,6 @@ class Wait(Phase):
         super()._opened(runtime)
 
 
-class WeightSync(Named):
-    """New weights go to the engine; `record(policy_version=v)` is what generate calls carry from then on."""
-
-    name = semconv.WEIGHT_SYNC
-    words = semconv.WORDS[semconv.WEIGHT_SYNC]
-
-    def _closed(self, runtime: Runtime, end: int) -> None:
-        version = self._attributes.get(semconv.POLICY_VERSION)
-        if version is not None:
-            runtime.policy_version = version
-        super()._closed(runtime, end)
-
-
 class Rollout(Named):
     """Trajectories are played; the span carries their figures and links to the slowest."""
 
@@ -265,6 +258,8 @@ class Rollout(Named):
             )
             self._attributes.update(_figures.rollout_attributes(rollout))
             self.link(map(self._link, rollout.slowest))
+            if runtime.meter is not None:
+                runtime.meter.add(events.Rollout(rollout, gathering.environment, self.mode))
         super()._closed(runtime, end)
         if gathering is not None:
             gathering.let_go()

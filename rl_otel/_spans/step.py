@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rl_otel import _figures, _record, _safety, _values, semconv
+from rl_otel import _figures, _record, _runtime, _safety, _values, semconv
 from rl_otel._clock import now
+from rl_otel._metrics import events
 from rl_otel._safety import say, say_once, swallow
 from rl_otel._spans import misuse
 from rl_otel._spans.gather import Books
@@ -34,6 +36,7 @@ class Step(Parent):
     _phases: list[_figures.Phase]
     _trajectories: list[_figures.Trajectory]
     _spent_before: int | None
+    _buffers: Mapping[str, int] = MappingProxyType({})  # how full they were at its start
 
     def __init__(self, index: int | None = None) -> None:
         misuse.check_brackets(type(self), index)
@@ -53,7 +56,8 @@ class Step(Parent):
         if not self._span:
             return {}
         try:
-            return {prefix + key: value for key, value in _figures.summary(self.in_figures()).items()}
+            flat = {**_figures.summary(self.in_figures()), **self._buffers}
+            return {prefix + key: value for key, value in flat.items()}
         except Exception as error:
             swallow("step.summary", error)
             return {}
@@ -112,6 +116,7 @@ class Step(Parent):
     def _opened(self, runtime: Runtime) -> None:
         self._attributes[semconv.STEP_INDEX] = self.index
         self._spent_before = runtime.overhead.spent()
+        self._buffers = _depths(runtime)
 
     def _out_of_place(self, enclosing: Span) -> None:
         misuse.step_inside(self.index, enclosing)
@@ -139,6 +144,10 @@ class Step(Parent):
             books.ended, books.phases, books.trajectories = True, [], []
         own = [self._span] if self._due() else []
         runtime.step_ended(self.in_figures, own, [phase.span for phase in self._phases])
+        if runtime.meter is not None:
+            reward = None if semconv.REWARD_MEAN in self._attributes else self.in_figures().reward
+            role = runtime.timeline.role
+            runtime.meter.add(events.Step(self.seen, end - self.began, self._attributes, reward, role))
         self._set_overhead(runtime)
 
     def _set_overhead(self, runtime: Runtime) -> None:
@@ -146,11 +155,27 @@ class Step(Parent):
         if before is not None and now_ is not None and stopwatch is not None:
             self._attributes[semconv.OVERHEAD] = (now_ - before + stopwatch.shown) / _NANO
 
+    def _set_late(self, word: semconv.Word, value: Any, attributes: dict[str, Any]) -> None:
+        super()._set_late(word, value, attributes)
+        runtime = _runtime.active
+        if runtime is not None and runtime.meter is not None and word.attribute in attributes:
+            runtime.meter.add(events.Recorded({word.attribute: attributes[word.attribute]}))
+
     def left(self) -> None:
         """End it where nobody can tell why the loop was left."""
         if self.recording:
             self._attributes[semconv.STEP_LEFT] = True
         self.end()
+
+
+def _depths(runtime: Runtime) -> dict[str, int]:
+    """Return how full the buffers are, under the names that people chart."""
+    flat = {}
+    for depth in runtime.buffers.read():
+        flat[f"async/{depth.name}_buffer_qsize"] = depth.size
+        if depth.capacity is not None:
+            flat[f"async/{depth.name}_buffer_maxsize"] = depth.capacity
+    return flat
 
 
 def _link(runtime: Runtime, which: Any) -> _record.Link:

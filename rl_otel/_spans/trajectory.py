@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _split, _values, semconv
+from rl_otel._metrics import events
 from rl_otel._spans import misuse
 from rl_otel._spans.gather import Gathering
 from rl_otel._spans.otel import planned
@@ -124,7 +125,11 @@ class Trajectory(Parent):
                 attributes[attribute] = value
 
     def _watch(self, runtime: Runtime) -> None:
+        runtime.timeline.trajectories.add(self)
         runtime.journal.append(self.start_record())
+
+    def _unwatch(self, runtime: Runtime) -> None:
+        runtime.timeline.trajectories.discard(self)
 
     def _take_all(self, words: Mapping[str, Any]) -> None:
         super()._take_all(words)
@@ -153,6 +158,10 @@ class Trajectory(Parent):
         figures = self.in_figures(gathering, end)
         attributes.update(_figures.trajectory_attributes(figures))
         self._hand_on(gathering, figures)
+        if gathering.around is not None:
+            gathering.around.plays(gathering.environment)
+        if runtime.meter is not None:
+            runtime.meter.add(events.Trajectory(self.seen, figures, gathering.environment))
         gathering.let_go()
 
     def _set_versions(self, gathering: Gathering) -> None:

@@ -1,0 +1,37 @@
+"""The meter of a runtime: what it watches, and what it tells of the spans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rl_otel._metrics import Meter, Outlet, Watched, nothing_known
+
+if TYPE_CHECKING:
+    from rl_otel._runtime import Runtime
+
+
+def meter_of(runtime: Runtime, outlet: Callable[[Runtime], Outlet | None]) -> Meter | None:
+    """Return what measures for this runtime, None where no metrics are wanted."""
+    out = outlet(runtime)
+    if out is None:
+        return None
+    return Meter(
+        runtime.config,
+        runtime.resource,
+        runtime.began,
+        Watched(runtime.timeline, runtime.buffers, lambda: runtime.gpu, nothing_known()),
+        counts=lambda: _counts(runtime),
+        overhead=runtime.overhead.spent,
+        outlet=out,
+    )
+
+
+def _counts(runtime: Runtime) -> dict[str, int]:
+    """Tell what became of the spans so far."""
+    journal, shipper = runtime.journal, runtime.shipper
+    written, lost = journal.written, journal.lost
+    kept, sent, dropped = written - journal.overflow.spans, 0, lost
+    if shipper is not None:
+        kept, sent, dropped = shipper.tally.kept, shipper.tally.sent, shipper.tally.dropped + lost
+    return {"ended": written + lost, "sent": sent, "kept": kept, "dropped": dropped}
