@@ -11,16 +11,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-gpu test check format bench clean
+.PHONY: help demo demo-gpu stack stack-down stack-status test check format bench clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo ## Train a small policy with GRPO on the CPU, traced: tables, a report, a step to open in Jaeger
 	@RL_OTEL_PRINT=$${RL_OTEL_PRINT:-1} $(BIN)/python examples/grpo.py $(ARGS)
 
 demo-gpu: $(VENV)/.test ## The same as on a machine with a GPU, where there is none: memory and GPU time of each phase
 	@RL_OTEL_PRINT=$${RL_OTEL_PRINT:-1} $(BIN)/python -m tests.demo_gpu $(or $(ARGS),--steps 8)
+
+# These need Python alone, and no environment.
+stack: ## Collector, Jaeger and Prometheus on this machine, without Docker: what is not on PATH is built with Go, once
+	@$(PYTHON) -m stack up
+
+stack-down: ## End what `make stack` started; its data stay
+	@$(PYTHON) -m stack down
+
+stack-status: ## Say what of it runs
+	@$(PYTHON) -m stack status || true
 
 test: $(VENV)/.test ## Run the tests
 	@$(BIN)/python -m pytest $(ARGS)
@@ -38,7 +48,7 @@ format: $(VENV)/.dev ## Put the code into shape
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-clean: ## Remove the environment and what tools left behind
+clean: stack-down ## Remove the environment, what tools left behind, and the data of the stack
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 
 # An extra is installed once, and again when pyproject.toml changes.

@@ -12,10 +12,7 @@ import shutil
 
 import pytest
 
-from tests.stack import SERVERS
-
-#: Programs, not modules.
-_PROGRAMS = {"gcc"}
+from stack import programs
 
 cloudpickle = pytest.mark.needs(part="cloudpickle")
 gcc = pytest.mark.needs(part="gcc")
@@ -25,17 +22,22 @@ numpy = pytest.mark.needs(part="numpy")
 prometheus = pytest.mark.needs(part="prometheus")
 pynvml = pytest.mark.needs(part="pynvml")
 rich = pytest.mark.needs(part="rich")
+stack = pytest.mark.needs(part="stack")
 tensorboard = pytest.mark.needs(part="tensorboard")
 torch = pytest.mark.needs(part="torch")
 tqdm = pytest.mark.needs(part="tqdm")
 
+#: Programs of the stack, not modules.
+_STACK = {"prometheus": (programs.PROMETHEUS,), "stack": programs.ALL}
+
 
 def missing(part: str) -> str | None:
-    """Return why a test that needs `part`, a module, a program or a server, cannot run here, or None."""
-    if part in SERVERS:
-        return None if SERVERS[part].path else f"{part} is not installed, nor built: python -m tests.stack (needs Go)"
-    if part in _PROGRAMS:
+    """Return why a test that needs `part`, a module or programs, cannot run here, or None."""
+    if part == "gcc":
         return None if shutil.which(part) else f"there is no {part}"
+    if part in _STACK:
+        absent = [program.name for program in _STACK[part] if programs.find(program) is None]
+        return f"not here: {', '.join(absent)}; build them: python -m stack build" if absent else None
     if importlib.util.find_spec(part) is None:
         return f"{part} is not installed: pip install -e '.[test]'"
     return None

@@ -16,6 +16,7 @@ from rl_otel._record import End
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = ("README.md", "CONTRIBUTING.md", "collector/README.md")
 TRACING = (ROOT / "docs" / "tracing.md").read_text()
 
 
@@ -69,8 +70,8 @@ def test_readme_names_variables_that_exist(name: str) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    """A relative link in README, CONTRIBUTING and docs leads to a file."""
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+    """A relative link in a README, CONTRIBUTING or docs leads to a file."""
+    for page in (*(ROOT / name for name in PAGES), *(ROOT / "docs").rglob("*.md")):
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 

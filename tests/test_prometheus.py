@@ -49,7 +49,7 @@ def test_a_gauge_arrives_with_who_sent_it(server: Prometheus) -> None:
     server.wait('rl_loss{job="gauge"}')
     ((labels, value),) = server.query('rl_loss{job="gauge"}')
     assert value == 0.25
-    known = {"__name__": "rl_loss", "service_name": "gauge", "service_instance_id": "rank 0", "rl_run_id": "run"}
+    known = {"__name__": "rl_loss", "job": "gauge", "instance": "rank 0", "rl_run_id": "run"}
     assert known.items() <= labels.items()
 
 

@@ -8,7 +8,7 @@
             assert server.query("sum(rl_steps_total)") == [({}, 3.0)]
 
 Names are those of Prometheus: `rl.phase.duration` in s is `rl_phase_duration_seconds_bucket`. Samples are stored under
-the times they were exported with, and may be ten minutes older than the newest.
+the times they were exported with, and may be half an hour older than the newest.
 """
 
 from __future__ import annotations
@@ -23,29 +23,11 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.stack import PROMETHEUS
+from stack import programs
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-#: As our documentation tells users to set it.
-_CONFIGURATION = """
-otlp:
-  keep_identifying_resource_attributes: true
-  promote_resource_attributes:
-    - service.name
-    - service.namespace
-    - service.instance.id
-    - deployment.environment.name
-    - host.name
-    - rl.run.id
-    - rl.algorithm
-    - rl.worker.role
-storage:
-  tsdb:
-    out_of_order_time_window: 10m
-"""
 
 
 class Exemplar(NamedTuple):
@@ -105,10 +87,9 @@ class Prometheus:
 def prometheus() -> Iterator[Prometheus]:
     """Run a server with nothing in it, on a port that is free."""
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w+b") as log:  # noqa: PTH123
-        Path(folder, "prometheus.yml").write_text(_CONFIGURATION)
         command = [
-            PROMETHEUS.path,
-            f"--config.file={folder}/prometheus.yml",
+            programs.obtain(programs.PROMETHEUS),
+            f"--config.file={programs.CONFIGS / 'prometheus.yaml'}",
             f"--storage.tsdb.path={folder}/data",
             "--web.listen-address=127.0.0.1:0",
             "--web.enable-otlp-receiver",

@@ -1,0 +1,1 @@
+"""Collector, Jaeger and Prometheus on this machine, without Docker: `make stack`, or `python -m stack up`."""
