@@ -274,6 +274,7 @@ Slowest trajectory: {slowest[i].id} in step {i}, {slowest[i].seconds:.2f}s
   In Jaeger: Search -> Upload, choose that file, open the trace; the rollout links to its slowest trajectories""")
     if delivered.sent or delivered.pending:
         print(f"Sent: {delivered.sent} spans, {delivered.pending} pending, {delivered.dropped} dropped")
+        print(f"  That trajectory where they were sent: service grpo-demo, tag rl.trajectory.id={slowest[i].id}")
 
 
 if __name__ == "__main__":
