@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from rl_otel import _safety
 from rl_otel._clock import monotonic, now
 from rl_otel._late import Late
-from rl_otel._thread import Worker
+from rl_otel._thread import Bell, Worker
 from rl_otel._timeline import Open, Timeline
 
 TICK: Final = 5.0  # s between two looks
@@ -36,9 +35,9 @@ class Keeper:
         self._tend = tend
         self._tended = monotonic()
         self._announced: set[int] = set()
-        self._wake = threading.Event()
+        self._bell = Bell()
         self._stopped = False
-        self.worker = Worker("rl_otel keeper", self._run, self._wake.set)
+        self.worker = Worker("rl_otel keeper", self._run, self._bell.ring)
 
     def start(self) -> None:
         """Start the thread, once."""
@@ -48,19 +47,18 @@ class Keeper:
     def stop(self) -> None:
         """End the thread with a last look, and wait for that a moment."""
         self._stopped = True
-        self._wake.set()
+        self._bell.ring()
         self.worker.join(1.0)
 
     def look(self) -> None:
         """Look now: a value is on its way."""
-        self._wake.set()
+        self._bell.ring()
 
     def _run(self) -> None:
         last = False
         while not last:
             with self.worker.pause():
-                self._wake.wait(SOON if self._late else TICK)
-            self._wake.clear()
+                self._bell.wait(SOON if self._late else TICK)
             if self.worker.leaves():
                 return
             last = self._stopped

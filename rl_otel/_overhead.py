@@ -116,6 +116,10 @@ class Overhead:
             threads = self._threads()
             return None if threads is None else self._direct + self._estimated + threads
 
+    def forget(self) -> None:
+        """In a forked child: let go of the lock, which a thread of the parent may have had."""
+        self._lock = threading.RLock()
+
     def _add_call(self, took: int) -> None:
         with self._lock:
             self._direct += took

@@ -268,16 +268,28 @@ class Runtime:
 
     def forked(self) -> Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
-        self.journal.abandon()
-        if self.shipper is not None:
-            self.shipper.forget()
-        if self.meter is not None:
-            self.meter.forget()
+        self._fall_silent()
         child = Runtime(self.config, self.identity.forked(), self.folder, self._outlets)
         child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
         child._recent = self._recent
         child.gpu = Gpu(self.config, child.identity, child.timeline, self.gpu.forget())
         return child
+
+    def _fall_silent(self) -> None:
+        """Send nowhere what a forked child still ends of the parent's."""
+        self.journal.abandon()
+        who = self.identity
+        # New ones: a thread that did not come along may have had a lock of the old, and lets go of it no more.
+        self.journal = Writer(self.folder.path, who.host, who.pid, who.instance, self._first_record)
+        self.journal.abandon()
+        self.printer = Printer(self.began, prints=False)
+        self.late = Late(self.journal.append, self.printer.late)
+        self.overhead.forget()
+        if self.shipper is not None:
+            self.shipper.forget()
+        if self.meter is not None:
+            self.meter.forget()
+            self.meter = self.measure = None
 
 
 def configure(outlets: Outlets, config: Config) -> Runtime | None:
@@ -365,8 +377,8 @@ def _prints(config: Config, identity: Identity) -> bool:
 def _before_fork() -> None:
     try:
         for worker in active.workers if active is not None else ():
-            worker.before_fork()
             _away.append(worker)
+            worker.before_fork()
     except Exception as error:
         _safety.swallow("a fork", error)
 

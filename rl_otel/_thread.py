@@ -7,12 +7,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from rl_otel._safety import say
 
 _AWHILE: Final = 0.2  # s that a fork waits for a thread that has nothing to do
 _BUSY: Final = 0.01  # s that it waits for one that works
+
+
+class Bell:
+    """Ends a pause. A signal handler may ring it in the middle of a ring, where it would wait for an Event's lock."""
+
+    def __init__(self) -> None:
+        self._rung: SimpleQueue[None] = SimpleQueue()
+
+    def ring(self) -> None:
+        """End the pause, or the next one."""
+        if self._rung.empty():
+            self._rung.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Pause."""
+        try:
+            self._rung.get(timeout=seconds)
+        except Empty:
+            pass
 
 
 class Worker:
@@ -53,8 +73,10 @@ class Worker:
 
     def start(self) -> bool:
         """Start it, once; False where the process is leaving, and there will be no more threads."""
-        if self._thread is not None:
-            return True
+        with self._changing:
+            return self._off or self._thread is not None or self._start()
+
+    def _start(self) -> bool:
         thread = self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         try:
             thread.start()
@@ -104,7 +126,7 @@ class Worker:
         """Start it again, in the parent."""
         with self._changing:
             was_off, self._off = self._off, False
-            if was_off and self._thread is None:
+            if was_off:
                 self.start()
 
     def _run(self) -> None:

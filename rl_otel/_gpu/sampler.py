@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
 from rl_otel import _safety
-from rl_otel._thread import Worker
+from rl_otel._thread import Bell, Worker
 
 INTERVAL: Final = 1.0  # s between two looks
 SLOW: Final = 0.05  # s a look may take; after one that takes longer, a driver that is busy gets a rest
@@ -26,22 +25,21 @@ class Sampler:
     def __init__(self, look: Callable[[], bool], close: Callable[[], None]) -> None:
         self._look = look
         self._close = close
-        self._wake = threading.Event()
+        self._bell = Bell()
         self._stopped = False
-        self.worker = Worker("rl_otel gpu", self._run, self._wake.set)
+        self.worker = Worker("rl_otel gpu", self._run, self._bell.ring)
         self.pause = INTERVAL
 
     def stop(self, timeout: float) -> None:
         """End the thread, and wait for that a moment: a driver may be stuck."""
         self._stopped = True
-        self._wake.set()
+        self._bell.ring()
         self.worker.join(timeout)
 
     def _run(self) -> None:
         while self._once() and not self._stopped:
             with self.worker.pause():
-                self._wake.wait(self.pause)
-            self._wake.clear()
+                self._bell.wait(self.pause)
             if self.worker.leaves():
                 return
         self._close()
