@@ -45,6 +45,7 @@ def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
 
 
 def look(times: int = 3) -> None:
-    """Wait until the sampler has looked that often from now on."""
+    """Wait until the sampler has looked that often from now on, and put down what it saw."""
     seen = driver.calls("power")  # the last of the figures that are read
-    until(lambda: driver.calls("power") >= seen + times)
+    # One look more, for one may have begun before; and another that tells that the last was put down.
+    until(lambda: driver.calls("power") >= seen + times + 2)

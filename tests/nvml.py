@@ -41,6 +41,8 @@ class Device:
     memory_error: int = 0
     utilization_error: int = 0
     power_error: int = 0
+    name_error: int = 0
+    uuid_error: int = 0
     wait: int = 0  # us that each call takes
 
 

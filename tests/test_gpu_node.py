@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import signal
 from typing import TYPE_CHECKING
@@ -168,6 +170,64 @@ def test_nothing_is_written_where_nobody_wants_to_know() -> None:
     with capture(), rl_otel.step(0), rl_otel.rollout():
         pass
     assert not node.folder().exists()
+
+
+def test_a_full_disk_tells_no_phase_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase that cannot be written is unknown, and when there is room again the phase is that of then."""
+    assert node.Others("captured").phase() is None  # somebody wants to know
+    monkeypatch.setattr(node, "_EVERY", 0.0)
+    with capture(), rl_otel.step(0):
+        with rl_otel.rollout():
+            assert node.Others("captured").phase() == "rollout"
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "pwrite", full)
+                with rl_otel.train():
+                    assert node.Others("captured").phase() is None
+        with rl_otel.train():
+            assert node.Others("captured").phase() == "train"
+
+
+def full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_who_can_open_no_file_takes_nobody_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader without a descriptor to spare removes nothing of processes that live."""
+    assert node.Others("captured").phase() is None  # somebody wants to know
+    with capture(), rl_otel.step(0), rl_otel.rollout():
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", broken)
+            assert node.Others("captured").phase() is None
+        assert node.Others("captured").phase() == "rollout"
+
+
+def broken(*_: object) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize("function", ["open", "pwrite"])
+def test_a_limit_of_the_host_reaches_it_from_a_note(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TimeoutError of the host's handler is no fault of our folder, and the phase that it stopped is not active."""
+    assert node.Others("captured").phase() is None  # somebody wants to know
+    monkeypatch.setattr(node, "_EVERY", 0.0)
+    before = signal.signal(signal.SIGUSR1, limit)
+    with capture(), rl_otel.step(0):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, alarm)
+            with pytest.raises(TimeoutError):
+                rl_otel.train().start()
+        with rl_otel.rollout():
+            pass
+        assert node.Others("captured").phase() == "other"
+    signal.signal(signal.SIGUSR1, before)
+
+
+def limit(*_: object) -> None:
+    raise TimeoutError
+
+
+def alarm(*_: object) -> None:
+    signal.raise_signal(signal.SIGUSR1)
 
 
 def test_no_device_is_told_by_two(watch: Callable[[str], Watcher], nvml: driver.Script) -> None:

@@ -56,7 +56,8 @@ class Devices:
     @property
     def alike(self) -> bool:
         """Whether all are of one kind: then the fastest is the first, however one counts."""
-        return len({self._known[uuid][2] for uuid in self.whole}) == 1
+        names = {self._known[uuid][2] for uuid in self.whole}
+        return len(names) == 1 and "" not in names
 
     def read(self, uuid: str) -> Reading:
         """Return what a device tells now."""
@@ -80,7 +81,7 @@ class Devices:
             driver.open()
             self._drivers.append(driver)
             for uuid, device in driver.devices().items():
-                self._known[uuid] = (driver, device, driver.name(device))
+                self._known[uuid] = (driver, device, _name(driver, uuid, device))
         except Exception as error:
             pass_on(error)
             return f"{type(error).__name__}: {words_of(error)}"
@@ -105,3 +106,7 @@ class Devices:
         if figure == _FIXED and value is not None:
             self._fixed[key] = value
         return value
+
+
+def _name(driver: Driver, uuid: str, device: Any) -> str:
+    return attempt(f"the name of GPU {uuid}", lambda: driver.name(device), "")

@@ -51,9 +51,11 @@ class Framework:
     def find(self) -> Allocator | None:
         """Return the allocator, once there is one."""
         if self.allocator is None:
-            kind = next((kind for kind in self._kinds if kind.present()), None)
-            self.allocator = None if kind is None else kind()
+            self.allocator = attempt("torch", self._present, None)  # it may be a stub of the host's
         return self.allocator
+
+    def _present(self) -> Allocator | None:
+        return next((kind() for kind in self._kinds if kind.present()), None)
 
     def look(self) -> Look | None:
         """Return the counters as they stand; None where they cannot be looked at now."""

@@ -61,8 +61,12 @@ class Gpu:
                 return None
             self._has_phases = True
             watch = self._boundaries.enter(name, role)
-            self._watching.start()
-            self._note.look(name)
+            try:
+                self._watching.start()
+                self._note.look(name)
+            except BaseException:  # of the host, which has stopped this phase before it began
+                self._boundaries.leave(watch)
+                raise
             return watch
 
     def leave(self, watch: Watch) -> None:
@@ -75,11 +79,11 @@ class Gpu:
             self.moved()
 
     def attributes(self, watch: Watch) -> dict[str, Any]:
-        """Return what the span of a phase that has ended carries."""
+        """Return what the span of a phase that has ended carries; nothing where its end was not looked at any more."""
         if not watch.samples and not watch.peak.allocated:
             return {}
         with self._lock:
-            return watch.attributes(self._framework.local)
+            return {} if self._over else watch.attributes(self._framework.local)
 
     def moved(self) -> None:
         """Take note that a step begins or ends."""
@@ -123,7 +127,8 @@ class Gpu:
     # --- leaving ------------------------------------------------------------------------------------------------------
 
     def stop(self, timeout: float) -> None:
-        """End the sampler within `timeout` seconds; what was found stays."""
+        """End the sampler within `timeout` seconds, and leave the devices alone; what was found stays."""
+        self._over = True  # without the lock: a thread that hangs in its device may have it
         self._watching.stop(timeout)
         self._note.close()
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from rl_otel._config import variable
 from rl_otel._journal import Lock, make_folder
 from rl_otel._journal.folder import MODE, PRIVATE
+from rl_otel._safety import pass_on
 
 _LENGTH: Final = 512  # bytes, always: a reader never sees the end of an older, longer note
 _EVERY: Final = 1.0  # s between two looks for readers
@@ -60,8 +61,8 @@ class Note:
                 make_folder(self._base.parent)  # refuses one that is somebody else's
                 if self._lock.take():
                     self._file = os.open(self._path, os.O_RDWR | PRIVATE, MODE)
-        except OSError:
-            pass  # then nobody is told
+        except OSError as error:
+            pass_on(error)  # else nobody is told
 
     def tell(self, phase: str) -> None:
         """Say which phase is active."""
@@ -70,8 +71,9 @@ class Note:
         self._phase = phase
         try:
             os.pwrite(self._file, (self._head + phase).encode().ljust(_LENGTH - 1)[: _LENGTH - 1] + b"\n", 0)
-        except OSError:
-            self.forget()  # it shall not go on saying what is over
+        except OSError as error:
+            self.close()  # it shall not go on saying what is over
+            pass_on(error)
 
     def close(self) -> None:
         """End: nobody has a phase here any longer."""
@@ -81,7 +83,7 @@ class Note:
 
     def forget(self) -> None:
         """Let go of the files; in a forked child they are the parent's."""
-        descriptor, self._file = self._file, None
+        descriptor, self._file, self._phase = self._file, None, ""
         if descriptor is not None:
             os.close(descriptor)
         self._lock.release()
@@ -138,7 +140,8 @@ def _told() -> Iterator[Told]:
     for path in folder().glob(f"*{_SUFFIX}"):
         lock = Lock(path.with_suffix(""))
         if lock.take():  # who wrote it has gone, however it went
-            _remove(path, lock.path)
+            if lock.held:
+                _remove(path, lock.path)
             lock.release()
             continue
         try:
@@ -152,5 +155,5 @@ def _remove(*paths: Path) -> None:
     for path in paths:
         try:
             path.unlink(missing_ok=True)
-        except OSError:
-            pass
+        except OSError as error:
+            pass_on(error)

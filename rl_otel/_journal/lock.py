@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from rl_otel._journal.folder import LOCK, MODE, PRIVATE
+from rl_otel._safety import pass_on
 
 
 class Lock:
@@ -28,7 +29,8 @@ class Lock:
         while self._descriptor is None:
             try:
                 descriptor = os.open(self.path, os.O_RDWR | PRIVATE, MODE)
-            except OSError:
+            except OSError as error:
+                pass_on(error)
                 return True
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,6 +44,11 @@ class Lock:
             else:
                 os.close(descriptor)
         return True
+
+    @property
+    def held(self) -> bool:
+        """Whether it was really taken, not only given up as hopeless."""
+        return self._descriptor is not None
 
     def release(self) -> None:
         """Let go of the lock. In a forked child too: the parent still has it."""

@@ -2,9 +2,10 @@
  *
  * The script is the file that RL_OTEL_TEST_NVML names, read anew at each call: a line a device, with tabs between
  *
- *     uuid  name  total  used  utilization  milliwatts  memory's error  utilization's error  power's error  wait
+ *     uuid  name  total  used  utilization  milliwatts  errors...  wait
  *
- * sizes in bytes, errors as NVML numbers them (0 is none), wait in microseconds. A device whose UUID begins with MIG- is
+ * sizes in bytes, wait in microseconds, and the errors of memory, utilization, power, name and UUID as NVML numbers them
+ * (0 is none). A device whose UUID begins with MIG- is
  * a part of the one before it. Without a script no driver is loaded.
  */
 #include <stdio.h>
@@ -17,7 +18,7 @@ enum { MOST = 32, OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, NO_DRIV
 typedef struct {
     char uuid[80], name[64];
     unsigned long long total, used;
-    unsigned utilization, power, memory_error, utilization_error, power_error, wait;
+    unsigned utilization, power, memory_error, utilization_error, power_error, name_error, uuid_error, wait;
 } Device;
 
 static Device devices[MOST];
@@ -48,8 +49,9 @@ static int load(void) {
     for (count = 0; count < MOST && fgets(line, sizeof line, script);) {
         Device d;
         memset(&d, 0, sizeof d);
-        if (sscanf(line, "%79[^\t]\t%63[^\t]\t%llu\t%llu\t%u\t%u\t%u\t%u\t%u\t%u", d.uuid, d.name, &d.total, &d.used,
-                   &d.utilization, &d.power, &d.memory_error, &d.utilization_error, &d.power_error, &d.wait) == 10)
+        if (sscanf(line, "%79[^\t]\t%63[^\t]\t%llu\t%llu\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u", d.uuid, d.name, &d.total, &d.used,
+                   &d.utilization, &d.power, &d.memory_error, &d.utilization_error, &d.power_error, &d.name_error,
+                   &d.uuid_error, &d.wait) == 12)
             devices[count++] = d;
     }
     fclose(script);
@@ -123,13 +125,15 @@ static int text(const char *from, char *to, unsigned length) {
 int nvmlDeviceGetUUID(void *handle, char *to, unsigned length) {
     Device *d;
     int error = find(handle, &d);
-    return error ? error : text(d->uuid, to, length);
+    if (error || d->uuid_error) return error ? error : (int)d->uuid_error;
+    return text(d->uuid, to, length);
 }
 
 int nvmlDeviceGetName(void *handle, char *to, unsigned length) {
     Device *d;
     int error = find(handle, &d);
-    return error ? error : text(d->name, to, length);
+    if (error || d->name_error) return error ? error : (int)d->name_error;
+    return text(d->name, to, length);
 }
 
 int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long *memory) { /* total, free, used */

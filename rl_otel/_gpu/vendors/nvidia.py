@@ -35,7 +35,8 @@ class Nvml:
             nvml.nvmlShutdown()  # NVML counts: who else uses it in this process still can
 
     def devices(self) -> dict[str, Any]:
-        return {self._nvml.nvmlDeviceGetUUID(device): device for device in self._all()}
+        found = {self._told(self._nvml.nvmlDeviceGetUUID, device): device for device in self._all()}
+        return {uuid: device for uuid, device in found.items() if uuid is not None}
 
     def name(self, device: Any) -> str:
         return str(self._nvml.nvmlDeviceGetName(device))
@@ -45,25 +46,23 @@ class Nvml:
         return code in (self._nvml.NVML_ERROR_NOT_SUPPORTED, self._nvml.NVML_ERROR_NO_PERMISSION)
 
     def _all(self) -> Iterator[Any]:
-        for index in range(self._nvml.nvmlDeviceGetCount()):
-            try:
-                device = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                self._nvml.nvmlDeviceGetUUID(device)
-            except self._nvml.NVMLError:
-                continue  # one that has fallen off the bus, or that others may use: the rest are well
+        nvml = self._nvml
+        for index in range(nvml.nvmlDeviceGetCount()):
+            device = self._told(nvml.nvmlDeviceGetHandleByIndex, index)
+            if device is None:
+                continue
             yield device
-            yield from self._instances(device)
+            for slot in range(self._told(nvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0):
+                part = self._told(nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, slot)
+                if part is not None:
+                    yield part
 
-    def _instances(self, device: Any) -> Iterator[Any]:
+    def _told(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        """Return an answer; None for a device that has fallen off the bus or is another's, and for an empty slot."""
         try:
-            most = self._nvml.nvmlDeviceGetMaxMigDeviceCount(device)
+            return ask(*arguments)
         except self._nvml.NVMLError:
-            return
-        for index in range(most):
-            try:
-                yield self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
-            except self._nvml.NVMLError:
-                continue  # nothing is in that slot
+            return None
 
 
 def _official() -> Any:
