@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rl_otel import semconv_metrics
 from stack import programs
 from tests import needs
 
@@ -53,6 +54,25 @@ def test_dashboards_say_what_to_conclude(path: Path) -> None:
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
     ]
     assert len(cells) == len(set(cells))
+
+
+def names_in_prometheus() -> set[str]:
+    """Return the names that Prometheus gives to our metrics."""
+    units = {"s": "_seconds", "By": "_bytes", "W": "_watts", "1": "_ratio"}
+    ends = {semconv_metrics.HISTOGRAM: ("_bucket", "_sum", "_count"), semconv_metrics.COUNTER: ("_total",)}
+    names = {"rl_staleness_bucket"}  # of asynchronous runs, to come
+    for metric in semconv_metrics.METRICS:
+        name, unit = metric.name.replace(".", "_"), units.get(metric.unit, "")
+        names |= {name.removesuffix(unit) + unit + end for end in ends.get(metric.kind, ("",))}
+    return names
+
+
+@pytest.mark.parametrize("path", [*DASHBOARDS, CONFIGS / "alerts.test.yaml"], ids=lambda path: path.stem)
+def test_every_metric_is_one_of_ours(path: Path) -> None:
+    """What dashboards ask for, and what alerts are tested with, are names under which Prometheus has our metrics."""
+    asked = set(re.findall(r"\b((?:rl|hw)_\w+)\{", path.read_text()))
+    assert asked
+    assert asked <= names_in_prometheus()
 
 
 def test_jaeger_leads_to_dashboards_that_exist() -> None:

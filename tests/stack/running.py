@@ -59,10 +59,13 @@ class Stack:
         """Return what Jaeger's API answers; None where it has found nothing."""
         return get(f"http://127.0.0.1:{self.ports['JAEGER_PORT']}{path}", query)
 
+    def ask(self, what: str, **query: str) -> Any:
+        """Return what Prometheus's API answers."""
+        return get(f"http://127.0.0.1:{self.ports['PROMETHEUS_PORT']}/api/v1/{what}", query)["data"]
+
     def prometheus(self, query: str) -> list[Any]:
         """Return the samples of a query."""
-        answer = get(f"http://127.0.0.1:{self.ports['PROMETHEUS_PORT']}/api/v1/query", {"query": query})
-        return list(answer["data"]["result"])
+        return list(self.ask("query", query=query)["result"])
 
     def trace(self, trace_id: str) -> dict[bytes, ReceivedSpan]:
         """Return the spans of one trace, by id."""

@@ -1,0 +1,128 @@
+"""Metrics of the demo in the real Prometheus: they equal its spans, lead to them, and fill the dashboards."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests import needs
+from tests.stack.running import Stack, by_id
+from tests.test_demo import SHORT, command, finish, start
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.otlp import ReceivedSpan
+
+pytestmark = [needs.stack, needs.torch, needs.gymnasium, pytest.mark.once, pytest.mark.timeout(300)]
+
+DASHBOARDS = Path(__file__).parent.parent / "collector" / "grafana" / "dashboards"
+GPU = "the demo has no GPU"
+ASYNCHRONOUS = "the demo waits for nothing and has no buffer"
+#: Panels that the demo leaves empty, and one curve of a panel.
+EMPTY = {
+    "async Buffer": ASYNCHRONOUS,
+    "async Dropped as stale": ASYNCHRONOUS,
+    "async Longest waits": ASYNCHRONOUS,
+    "async Staleness": "no metric of that name yet",
+    "async Waits": ASYNCHRONOUS,
+    "async weight_sync by part": "the demo's weight sync has no parts",
+    "gpu Idle GPUs by phase": GPU,
+    "gpu Memory of each device": GPU,
+    "gpu Memory peak by phase": GPU,
+    "gpu Power": GPU,
+    "gpu Use by GPU": GPU,
+    "gpu Use by phase": GPU,
+    "gpu Use by role": GPU,
+    "rollout GPU use": GPU,
+    "telemetry Collector: sent and failed: {{job}} {{exporter}} failed": "nothing has failed",
+}
+
+
+class Sent(NamedTuple):
+    """The demo, with what it sent."""
+
+    stack: Stack
+    spans: list[ReceivedSpan]
+    began: float
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
+    folder, began = tmp_path_factory.mktemp("sent"), time.time()
+    with Stack(tmp_path_factory.mktemp("stack")) as stack:
+        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": stack.endpoint, "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
+        run = finish(start(folder, "--steps", "9", *SHORT, **environment), folder)
+        yield Sent(stack, list(by_id(command("export", run.folder)).values()), began)
+
+
+def seconds(spans: list[ReceivedSpan]) -> float:
+    return sum(span.proto.end_time_unix_nano - span.proto.start_time_unix_nano for span in spans) / 1e9
+
+
+def value(stack: Stack, query: str) -> float:
+    """Return the one value of a query; 0 where there is none yet."""
+    found = stack.prometheus(query)
+    return float(found[0]["value"][1]) if found else 0.0
+
+
+def test_metrics_equal_the_spans(sent: Sent) -> None:
+    """Counts are exactly those of the run folder, sums of durations within 1 %."""
+    named = {name: [span for span in sent.spans if span.name == name] for name in {span.name for span in sent.spans}}
+    tokens = sum(span.attributes["gen_ai.usage.output_tokens"] for span in named["generate"])
+    counts = {
+        "sum(rl_loop_duration_seconds_count)": len(named["step"]),
+        "sum(rl_trajectories_total)": len(named["trajectory"]),
+        "sum(rl_trajectory_duration_seconds_count)": len(named["trajectory"]),
+        "sum(rl_generate_duration_seconds_count)": len(named["generate"]),
+        "sum(rl_env_step_duration_seconds_count)": len(named["env.step"]),
+        'sum(rl_tokens_total{gen_ai_token_type="output"})': tokens,
+        'sum(rl_phase_duration_seconds_count{rl_phase="train"})': len(named["train"]),
+        'sum(rl_telemetry_spans_total{rl_telemetry_state="ended"})': len(sent.spans),
+    }
+    until(lambda: value(sent.stack, "sum(rl_loop_duration_seconds_count)") == len(named["step"]))
+    assert {query: value(sent.stack, query) for query in counts} == counts
+    sums = {"rl_loop": "step", "rl_trajectory": "trajectory", "rl_generate": "generate", "rl_env_step": "env.step"}
+    for metric, name in sums.items():
+        total = value(sent.stack, f"sum({metric}_duration_seconds_sum)")
+        assert total == pytest.approx(seconds(named[name]), rel=0.01)
+
+
+def test_an_exemplar_opens_in_jaeger(sent: Sent) -> None:
+    """The exemplars of trajectory durations name trajectories that Jaeger has."""
+    window = {"start": str(sent.began), "end": str(time.time() + 10)}
+    found = sent.stack.ask("query_exemplars", query="rl_trajectory_duration_seconds_bucket", **window)
+    labels = [exemplar["labels"] for series in found for exemplar in series["exemplars"]]
+    assert labels
+    trace = sent.stack.trace(labels[0]["trace_id"])
+    assert trace[bytes.fromhex(labels[0]["span_id"])].name == "trajectory"
+
+
+def curves() -> list[tuple[str, str]]:
+    """Return each curve of the dashboards that the demo fills: its name and its query."""
+    found = []
+    for path in sorted(DASHBOARDS.glob("*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            name = f"{path.stem} {panel['title']}"
+            if name not in EMPTY:
+                found += [(f"{name}: {target['legendFormat']}", target["expr"]) for target in panel["targets"]]
+    return [(name, query) for name, query in found if name not in EMPTY]
+
+
+@pytest.mark.parametrize("query", [pytest.param(query, id=name) for name, query in curves()])
+def test_each_curve_has_data(sent: Sent, query: str) -> None:
+    """Each query of a dashboard returns data, but for those that are known to need another run."""
+    for variable in ("$run", "$role", "$instance"):
+        query = query.replace(variable, ".*")
+    query = query.replace("$__rate_interval", "1m")
+    until(lambda: over_time(sent, query), seconds=60.0)
+
+
+def over_time(sent: Sent, query: str) -> list[object]:
+    window = {"start": str(sent.began), "end": str(time.time()), "step": "1"}
+    return list(sent.stack.ask("query_range", query=query, **window)["result"])
