@@ -11,7 +11,7 @@ import pytest
 
 from tests import needs
 from tests.stack.running import Stack, by_id
-from tests.test_demo import SHORT, command, finish, start
+from tests.test_demo import SHORT, command, finish, python
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from tests.otlp import ReceivedSpan
 
-pytestmark = [needs.stack, needs.torch, needs.gymnasium, pytest.mark.once, pytest.mark.timeout(300)]
+pytestmark = [
+    needs.stack, needs.torch, needs.gymnasium, needs.gcc, needs.pynvml, pytest.mark.once, pytest.mark.timeout(300)
+]  # fmt: skip
 
 DASHBOARDS = Path(__file__).parent.parent / "collector" / "grafana" / "dashboards"
-GPU = "the demo has no GPU"
 ASYNCHRONOUS = "the demo waits for nothing and has no buffer"
 #: Panels that the demo leaves empty, and one curve of a panel.
 EMPTY = {
@@ -32,20 +33,12 @@ EMPTY = {
     "async Staleness": "no metric of that name yet",
     "async Waits": ASYNCHRONOUS,
     "async weight_sync by part": "the demo's weight sync has no parts",
-    "gpu Idle GPUs by phase": GPU,
-    "gpu Memory of each device": GPU,
-    "gpu Memory peak by phase": GPU,
-    "gpu Power": GPU,
-    "gpu Use by GPU": GPU,
-    "gpu Use by phase": GPU,
-    "gpu Use by role": GPU,
-    "rollout GPU use": GPU,
     "telemetry Collector: sent and failed: {{job}} {{exporter}} failed": "nothing has failed",
 }
 
 
 class Sent(NamedTuple):
-    """The demo, with what it sent."""
+    """The demo over the tests' GPU, with what it sent."""
 
     stack: Stack
     spans: list[ReceivedSpan]
@@ -57,7 +50,8 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
     folder, began = tmp_path_factory.mktemp("sent"), time.time()
     with Stack(tmp_path_factory.mktemp("stack")) as stack:
         environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": stack.endpoint, "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
-        run = finish(start(folder, "--steps", "9", *SHORT, **environment), folder)
+        demo = ["-m", "tests.demo_gpu", "--run-dir", folder, "--steps", "9", *SHORT]
+        run = finish(python(*demo, **environment), folder)
         yield Sent(stack, list(by_id(command("export", run.folder)).values()), began)
 
 
