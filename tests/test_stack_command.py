@@ -8,12 +8,16 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from stack import ports, programs, running
 from tests.stack.running import free_ports, run
 from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Answers 200 where the service's health is asked for, as the real ones do.
 STAND_IN = f"""#!{sys.executable}
@@ -33,12 +37,14 @@ http.server.HTTPServer((host, int(port)), Well).serve_forever()
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """Free ports, a cache of stand-ins, and nothing on PATH."""
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Free ports, a cache of stand-ins, and nothing on PATH; whatever still runs at the end is ended."""
     for program in programs.ALL:
         put(tmp_path / "rl-otel" / program.key / program.name, STAND_IN)
     chosen = dict(zip(ports.DEFAULTS, free_ports(len(ports.DEFAULTS)), strict=True))
-    return {name: str(port) for name, port in chosen.items()} | {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}
+    yield {name: str(port) for name, port in chosen.items()} | {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}
+    for name in running.remembered(Path.cwd()):
+        running.stop(name, Path.cwd())
 
 
 def put(path: Path, script: str) -> None:
