@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import rl_otel
-from rl_otel import _runtime
+from rl_otel import _register
 from rl_otel._budget import selector
 from rl_otel._journal import room, writer
 
@@ -89,7 +89,7 @@ def step(index: int) -> None:
 
 def main(seconds: float) -> None:
     """Run, wait to be told that the receiver is there, and say what became of the spans."""
-    writer.SEGMENT, room.CAP, _runtime._RECENT, selector._MOST = 1 << 18, 6_000_000, 1000, 50  # type: ignore[misc]
+    writer.SEGMENT, room.CAP, _register.RECENT, selector._MOST = 1 << 18, 6_000_000, 1000, 50  # type: ignore[misc]
     rl_otel.configure("soak", trace_budget=250)
     until, index = time.monotonic() + seconds, 0
     while time.monotonic() < until:

@@ -12,12 +12,10 @@ import os
 import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any, Final, NamedTuple
 
-from rl_otel import _clock, _figures, _ids, _record, _safety, semconv
+from rl_otel import _clock, _figures, _record, _safety
 from rl_otel._budget import quota
 from rl_otel._buffers import Buffers
 from rl_otel._clock import now
@@ -32,13 +30,11 @@ from rl_otel._metering import meter_of
 from rl_otel._metrics import Outlet as MetricsOutlet
 from rl_otel._overhead import Overhead
 from rl_otel._printer import Printer
+from rl_otel._register import Register
 from rl_otel._ship import Delivery, Outlet, Plan, Shipper
 from rl_otel._terminal import command, on_terminal
 from rl_otel._thread import Worker
 from rl_otel._timeline import Open, Timeline
-
-_RECENT: Final = 16_384  # trajectories inside steps that a later step can link to by their id
-_KNOWN_IDS: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
 
 _LATE: Final = "rl_otel: what ended at exit, after rl_otel was shut down, is in %s and not sent; to send it: %s"
 
@@ -77,12 +73,7 @@ class Runtime:
         self.buffers = Buffers()
         self.meter = meter_of(self, outlets.metrics)
         self.measure = self.meter.calls.take if self.meter is not None else None  # a call that has ended
-        self._last_step = -1
-        self._openings: dict[int, int] = {}
-        self._lone: OrderedDict[bytes, None] = OrderedDict()
-        self._recent: OrderedDict[tuple[str, int, int], tuple[bytes, bytes]] = OrderedDict()
-        self._trajectories = count()
-        self._lock = threading.RLock()
+        self.register = Register(identity)
 
     def _first_record(self) -> _record.Process:
         """Return what a journal begins with. Asked for with the first span: who records nothing starts no thread."""
@@ -116,59 +107,10 @@ class Runtime:
         times = [worker.cpu for worker in self.workers]
         return None if None in times else sum(filter(None, times))
 
-    # --- identity of spans --------------------------------------------------------------------------------------------
-
     def samples(self, trace: bytes) -> bool:
         """Whether a trace is sent: decided by its id, so by every process alike, as TraceIdRatioBased does."""
         ratio = self.config.sampled
         return ratio >= 1.0 or int.from_bytes(trace[8:], "big") < round(ratio * (1 << 64))
-
-    def next_step(self, number: int | None = None) -> int:
-        """Return the number of the step that begins now: `number`, or one more than the last."""
-        with self._lock:
-            self._last_step = self._last_step + 1 if number is None else number
-            return self._last_step
-
-    def derive_step(self, index: int) -> tuple[bytes, bytes]:
-        """Return trace and root span of a step, the same in all processes of the run; opened again, new ones."""
-        with self._lock:
-            opened = self._openings[index] = self._openings.get(index, 0) + 1
-        return _ids.derive(self.identity.run_id, self.identity.restart, semconv.STEP, index, opened)
-
-    def derive_trajectory(self, name: str, attempt: int, segment: int) -> tuple[str, bytes, bytes]:
-        """Return id, trace and root span of a trajectory that is a trace of its own; a repeated id becomes `id#2`."""
-        with self._lock:
-            used, again = name, 1
-            while (ids := self._lone_ids(used, attempt, segment))[1] in self._lone:
-                again += 1
-                used = f"{name}#{again}"
-            self._lone[ids[1]] = None
-            if len(self._lone) > _KNOWN_IDS:
-                self._lone.popitem(last=False)
-        if used != name:
-            _safety.say(
-                "trajectory again", "rl_otel: trajectory id %r was used before in this run; this one is %r", name, used
-            )
-        return used, *ids
-
-    def _lone_ids(self, name: str, attempt: int, segment: int) -> tuple[bytes, bytes]:
-        run = (self.identity.run_id, self.identity.restart)
-        return _ids.derive(*run, semconv.TRAJECTORY, name, attempt, segment)
-
-    def remember(self, name: str, attempt: int, segment: int, ids: tuple[bytes, bytes]) -> None:
-        """Keep trace and span of a trajectory inside a step, where nobody can derive them."""
-        with self._lock:
-            self._recent[name, attempt, segment] = ids
-            if len(self._recent) > _RECENT:
-                self._recent.popitem(last=False)
-
-    def trajectory_ids(self, name: str, attempt: int, segment: int) -> tuple[bytes, bytes]:
-        """Return trace and span of a trajectory: of one that this process knows, else derived as its own would."""
-        return self._recent.get((name, attempt, segment)) or self._lone_ids(name, attempt, segment)
-
-    def next_trajectory(self) -> str:
-        """Return a name, unique in the run, for a trajectory that has none and stands alone."""
-        return f"{self.identity.instance[:8]}-{next(self._trajectories)}"
 
     # --- what has ended -----------------------------------------------------------------------------------------------
 
@@ -270,8 +212,8 @@ class Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self._fall_silent()
         child = Runtime(self.config, self.identity.forked(), self.folder, self._outlets)
-        child.policy_version, child._last_step, child._lone = self.policy_version, self._last_step, self._lone
-        child._recent = self._recent
+        child.policy_version = self.policy_version
+        child.register = self.register.forked(child.identity)
         child.gpu = Gpu(self.config, child.identity, child.timeline, self.gpu.forget())
         return child
 

@@ -91,7 +91,7 @@ class Step(Parent):
         if enclosing is not None:  # a step is a root wherever it is opened
             self._parent, self.mode, self.gathering = b"", None, None
             self._attributes.clear()
-        trace, root = runtime.derive_step(self.index)
+        trace, root = runtime.register.step(self.index)
         self._root(trace, runtime)
         if runtime.identity.owns_root:
             self._span = root
@@ -103,15 +103,15 @@ class Step(Parent):
 
     def _number(self, runtime: Runtime) -> int:
         if self._index is None:
-            return runtime.next_step()
+            return runtime.register.next_step()
         try:
             number = _values.argument(self._index, int)
         except _values.Unfit:
             say("step index", "rl_otel: step(%s): not a number, counting on instead", _values.shown(self._index))
-            return runtime.next_step()
+            return runtime.register.next_step()
         if isinstance(self._index, bool) or (isinstance(self._index, float) and number != self._index):
             say_once("step number", "rl_otel: step(%r) is recorded as step %d", self._index, number)
-        return runtime.next_step(number)
+        return runtime.register.next_step(number)
 
     def _opened(self, runtime: Runtime) -> None:
         self._attributes[semconv.STEP_INDEX] = self.index
@@ -181,7 +181,7 @@ def _depths(runtime: Runtime) -> dict[str, int]:
 def _link(runtime: Runtime, which: Any) -> _record.Link:
     name, attempt, segment = which if isinstance(which, (tuple, list)) else (which, 1, 1)
     name = _values.text(str(name))
-    ids = runtime.trajectory_ids(name, int(attempt), int(segment))
+    ids = runtime.register.find(name, int(attempt), int(segment))
     return _record.Link(*ids, {semconv.TRAJECTORY_ID: name})
 
 

@@ -82,7 +82,7 @@ class Trajectory(Parent):
                 misuse.alone(self.id)
         else:
             super()._settle_in(enclosing, runtime)
-            runtime.remember(self.id, *self._counts(), (self._trace, self._span))
+            runtime.register.remember(self.id, *self._counts(), (self._trace, self._span))
         self.gathering = Gathering(self.name, around)
         self._identify()
         self._current_policy = runtime.policy_version
@@ -101,12 +101,12 @@ class Trajectory(Parent):
     def _name_it(self, around: Gathering | None, runtime: Runtime) -> str:
         asked = self._asked()
         if asked is None:
-            asked = self._asked(around.next_ordinal() if around is not None else runtime.next_trajectory())
+            asked = self._asked(around.next_ordinal() if around is not None else runtime.register.next_trajectory())
         return asked or ""
 
     def _stand_alone(self, enclosing: Span | None, runtime: Runtime) -> None:
         # The ids are derived, so that whoever trains on this trajectory can link to it knowing its name alone.
-        self._id, trace, self._span = runtime.derive_trajectory(self.id, *self._counts())
+        self._id, trace, self._span = runtime.register.trajectory(self.id, *self._counts())
         self._root(trace, runtime)
         if enclosing is not None and enclosing.mode is not None:
             self.mode = self._attributes[semconv.MODE] = enclosing.mode

@@ -1,0 +1,83 @@
+"""The register of a process: which ids its steps and trajectories get, so that others can derive or find them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from itertools import count
+from typing import Final
+
+from rl_otel import _ids, semconv
+from rl_otel._identity import Identity
+from rl_otel._safety import say
+
+RECENT: Final = 16_384  # trajectories inside steps that a later step can link to by their id
+_KNOWN: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
+
+
+class Register:
+    """What one process of a run has numbered and named.
+
+    Args:
+        identity: of the process.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._run = identity.run_id, identity.restart
+        self._instance = identity.instance[:8]
+        self._last_step = -1
+        self._openings: dict[int, int] = {}
+        self._lone: OrderedDict[bytes, None] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, int, int], tuple[bytes, bytes]] = OrderedDict()
+        self._trajectories = count()
+        self._lock = threading.RLock()
+
+    def forked(self, identity: Identity) -> Register:
+        """Return the register of a forked child, which goes on with its parent's numbers and names."""
+        child = Register(identity)
+        child._last_step, child._lone, child._recent = self._last_step, self._lone, self._recent
+        return child
+
+    def next_step(self, number: int | None = None) -> int:
+        """Return the number of the step that begins now: `number`, or one more than the last."""
+        with self._lock:
+            self._last_step = self._last_step + 1 if number is None else number
+            return self._last_step
+
+    def step(self, index: int) -> tuple[bytes, bytes]:
+        """Return trace and root span of a step, the same in all processes of the run; opened again, new ones."""
+        with self._lock:
+            opened = self._openings[index] = self._openings.get(index, 0) + 1
+        return _ids.derive(*self._run, semconv.STEP, index, opened)
+
+    def next_trajectory(self) -> str:
+        """Return a name, unique in the run, for a trajectory that has none and stands alone."""
+        return f"{self._instance}-{next(self._trajectories)}"
+
+    def trajectory(self, name: str, attempt: int, segment: int) -> tuple[str, bytes, bytes]:
+        """Return id, trace and root span of a trajectory that is a trace of its own; a repeated id becomes `id#2`."""
+        with self._lock:
+            used, again = name, 1
+            while (ids := self._derived(used, attempt, segment))[1] in self._lone:
+                again += 1
+                used = f"{name}#{again}"
+            self._lone[ids[1]] = None
+            if len(self._lone) > _KNOWN:
+                self._lone.popitem(last=False)
+        if used != name:
+            say("trajectory again", "rl_otel: trajectory id %r was used before in this run; this one is %r", name, used)
+        return used, *ids
+
+    def remember(self, name: str, attempt: int, segment: int, ids: tuple[bytes, bytes]) -> None:
+        """Keep trace and span of a trajectory inside a step, where nobody can derive them."""
+        with self._lock:
+            self._recent[name, attempt, segment] = ids
+            if len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
+
+    def find(self, name: str, attempt: int, segment: int) -> tuple[bytes, bytes]:
+        """Return trace and span of a trajectory: of one that this process knows, else derived as its own would."""
+        return self._recent.get((name, attempt, segment)) or self._derived(name, attempt, segment)
+
+    def _derived(self, name: str, attempt: int, segment: int) -> tuple[bytes, bytes]:
+        return _ids.derive(*self._run, semconv.TRAJECTORY, name, attempt, segment)
