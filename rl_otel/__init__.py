@@ -105,8 +105,8 @@ def __getattr__(name: str) -> Any:
     # All at once with `configure`: a forked child may wait for ever for an import that another thread was at, and
     # nothing can be imported when the interpreter exits.
     names = __all__ if name == "configure" else [name]
-    _loading.add(thread)
     try:
+        _loading.add(thread)
         found = {each: getattr(import_module(f"rl_otel.{_HOME.get(each, '_spans.openers')}"), each) for each in names}
     except ImportError:
         if sys.is_finalizing():

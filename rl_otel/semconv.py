@@ -6,7 +6,8 @@ OpenTelemetry GenAI conventions and are used where one exists, never extended.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 SCOPE: Final = "rl_otel"
 
@@ -197,7 +198,8 @@ TEXT: Final = "rl.text.{word}"
 TEXT_WORDS: Final = frozenset({"prompt", "completion", "observation", "action"})
 
 
-class Word(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Word:
     """What a word of `record()` becomes."""
 
     attribute: str

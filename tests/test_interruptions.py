@@ -38,8 +38,9 @@ class Interrupted:
         self.get = real.get
         self._set = real.set
         self._strikes = True
+        self.set = self
 
-    def set(self, span: object) -> None:
+    def __call__(self, span: object) -> None:
         self._set(span)
         if self._strikes:
             self._strikes = False
@@ -51,7 +52,8 @@ def test_an_interrupted_beginning_is_taken_back(traces: Traces, monkeypatch: pyt
     """An exception of the host when a span has just become current reaches the host, and the span is left again."""
     assert _runtime.active is not None
     with rl_otel.step(1), rl_otel.rollout() as rollout:
-        monkeypatch.setattr(ambient, "innermost", Interrupted(ambient.innermost))
+        for module, place in (ambient, "innermost"), (calls, "set_innermost"):
+            monkeypatch.setattr(module, place, Interrupted(ambient.innermost))
         with pytest.raises(Stop), getattr(rl_otel, name)():
             raise AssertionError("the body must not run")
         assert rl_otel.current() is trace.get_current_span() is rollout

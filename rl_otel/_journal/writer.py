@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -13,12 +13,15 @@ from zlib import crc32
 
 from rl_otel import _record
 from rl_otel._journal.cleaning import cleaned
-from rl_otel._journal.folder import MODE, PRIVATE, base_path, make_folder, segment_path
+from rl_otel._journal.folder import MODE, PRIVATE, base_path, make_folder, segment_path, segments
 from rl_otel._journal.frames import MARK, MAX_PAYLOAD, frame, head
 from rl_otel._journal.overflow import LIMIT, Overflow
+from rl_otel._journal.reader import batches, chunks
 from rl_otel._safety import pass_on, say
 
 _APART: Final = 512  # descriptors of a journal begin here
+_TAIL: Final = 1 << 18  # bytes of a segment that are looked through for a span
+_SPANS: Final = (_record.End, _record.Foreign)
 SEGMENT: Final = 16 << 20  # bytes, after which another segment begins
 
 
@@ -52,11 +55,11 @@ class _File:
         self.before = before  # spans that had ended when it began
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.descriptor >= 0:
-            try:
+        try:
+            if self.descriptor >= 0:
                 close(self.descriptor)
-            except OSError:
-                pass  # the host has closed everything, as daemons do
+        except (OSError, AttributeError):
+            pass  # the host has closed everything, as daemons do, or its exception struck as this was made
 
 
 _NOWHERE: Final = _File(-1, -1)  # a write to it fails, and takes the way of all failed writes
@@ -84,6 +87,7 @@ class Writer:
         self.base = base_path(folder, host, pid, instance)
         self.overflow = Overflow()
         self._ended = Tally()
+        self._count_ended = self._ended.add
         self._lost = Tally()
         self._vanished = 0  # spans in segments that somebody removed while they were written
         self._process = process
@@ -110,14 +114,43 @@ class Writer:
         return self._lost.total + self._vanished
 
     def end(self, span: _record.End | _record.Foreign) -> None:
-        """Write a span that has ended, and count it."""
-        written, count_ended = False, self._ended.add
+        """Write a span that has ended, and count it: once, also where an exception of the host strikes meanwhile."""
+        counted = False
         try:
             written = self.append(span)
-        finally:
-            count_ended()
+            counted = True
+            self._count_ended()
             if not written:
                 self._lost.add()
+        except BaseException:
+            if not counted:
+                self._end_again(span)
+            raise
+
+    def _end_again(self, span: _record.End | _record.Foreign) -> None:
+        written = False
+        try:
+            written = self.has(span.span) or self.append(span)
+        finally:
+            self._count_ended()
+            if not written:
+                self._lost.add()
+
+    def has(self, span: bytes) -> bool:
+        """Whether the end of the span of that id is among what was written last."""
+        try:
+            records = (record for tail in self._tails() for batch in batches(tail, 0) for record in batch.records)
+            return any(isinstance(record, _SPANS) and record.span == span for record in records)
+        except OSError as error:
+            pass_on(error)
+            return False
+
+    def _tails(self) -> Iterator[Iterable[bytes]]:
+        for number in self.overflow.numbers[-2:]:
+            yield [self.overflow.read(number) or b""]
+        for number in segments(self.base)[-2:]:
+            path = segment_path(self.base, number)
+            yield chunks(path, max(path.stat().st_size - _TAIL, 0))
 
     def miss(self) -> None:
         """Count a span that failed before there was anything to write."""
@@ -271,6 +304,8 @@ class Writer:
         except BaseException:
             if self._files.get(segment) is mine:
                 del self._files[segment]
+                if os.fstat(mine.descriptor).st_nlink > 1:  # it has the name already
+                    segment_path(self.base, segment).unlink()
             raise
         finally:
             new.unlink(missing_ok=True)

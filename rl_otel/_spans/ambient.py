@@ -23,6 +23,8 @@ KEY: Final = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context()))
 
 #: The innermost span of ours, which may have ended in another context.
 innermost: Final[ContextVar[Span | None]] = ContextVar("rl_otel_span", default=None)
+get_innermost: Final = innermost.get  # looked up once, as those of OpenTelemetry's below
+set_innermost: Final = innermost.set
 
 
 def _variable() -> ContextVar[Context] | None:

@@ -10,8 +10,9 @@ from opentelemetry.context import Context
 
 from rl_otel import _clock, _runtime, _values, semconv
 from rl_otel._ids import span_id
-from rl_otel._spans import ambient, misuse
-from rl_otel._spans.ambient import KEY, attach, get_current
+from rl_otel._record import End
+from rl_otel._spans import misuse
+from rl_otel._spans.ambient import KEY, attach, get_current, get_innermost, set_innermost
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _PLACES = (semconv.TRAJECTORY, semconv.ROLLOUT, semconv.EVAL, semconv.REWARD, semconv.ENV_STEP, semconv.ENV_RESET)
 
 #: The methods that every call runs.
-_HOT = ("__enter__", "_child_of", "_opened", "record", "_take_all", "__exit__", "_closed", "_gathered", "_write")
+_HOT = ("__enter__", "_child_of", "_opened", "record", "_take_all", "__exit__", "_closed", "_gathered")
 
 
 class Call(Span):
@@ -48,7 +49,7 @@ class Call(Span):
         runtime = _runtime.active
         if runtime is None:
             return self
-        enclosing, before = ambient.innermost.get(), get_current()
+        enclosing, before = get_innermost(), get_current()
         if enclosing is None or before is not enclosing.inside or enclosing.name not in _PLACES or self._span:
             return super().__enter__()
         overhead = runtime.overhead
@@ -65,7 +66,7 @@ class Call(Span):
             self.outside = before
             self.inside = inside = Context({**before, KEY: self})
             attach(inside)
-            ambient.innermost.set(self)
+            set_innermost(self)
         except BaseException as error:
             self._not_begun(runtime, error)
         if stopwatch is not None:
@@ -76,32 +77,40 @@ class Call(Span):
         runtime = self._runtime
         if runtime is None:
             return
-        enclosing = self.enclosing
-        if error is not None or enclosing is None or enclosing.finished or get_current() is not self.inside:
-            super().__exit__(kind, error, traceback)
-            return
-        stopwatch = self._stopwatch
-        if stopwatch is not None:
-            stopwatch.resume()
+        stopwatch, enclosing = self._stopwatch, self.enclosing
+        claimed = reached = False
         try:
-            end = _clock.monotonic() + _clock.OFFSET
-            try:
-                del self._runtime  # in one go: of several threads that end it, one does
-            except AttributeError:
-                return
-            self.finished = end  # and from here on as `Span` does: whatever happens, it is left and written
-            try:
+            if stopwatch is not None:
+                stopwatch.resume()
+            if (
+                enclosing is None
+                or enclosing.finished
+                or error is not None
+                or self._extra is not None
+                or get_current() is not self.inside
+            ):
+                self._finish(runtime, error)
+            else:
+                end = _clock.monotonic() + _clock.OFFSET
+                try:
+                    del self._runtime  # in one go: of several threads that end it, one does
+                except AttributeError:
+                    return
+                self.finished, claimed = end, True
                 runtime.timeline.calls.discard(self)
                 self._closed(runtime, end)
-            finally:
-                try:
-                    if ambient.innermost.get() is self:
-                        ambient.innermost.set(enclosing)
-                    attach(self.outside)
-                    self.inside = None
-                finally:
-                    self._write(runtime, end)
+                if get_innermost() is self:
+                    set_innermost(enclosing)
+                attach(self.outside)
+                self.inside = None
+                record = End(
+                    self._trace, self._span, self._parent, self.name, self.began, end, self._attributes, self._flags
+                )
+                reached = True
+                runtime.journal.end(record)
         except BaseException as failure:
+            if claimed:
+                self._make_up(runtime, self.finished, reached)
             self._not_ended(runtime, error, failure)
         if stopwatch is not None:
             stopwatch.end()

@@ -29,10 +29,18 @@ class Extra:
         self.links: list[_record.Link] = []
         self.deferred: dict[str, tuple[semconv.Word, Pending]] = {}  # by attribute
 
-    def add_to(self, record: _record.End) -> None:
-        """Set what a span's record has of it."""
+    def add_to(self, record: _record.End) -> list[tuple[semconv.Word, Pending]]:
+        """Set what a span's record has of it, and return the values that it has to wait for."""
         record.status, record.message = self.status, self.message
         record.events, record.links = self.events, self.links
+        awaited = self.due(record.attributes)
+        if awaited:
+            record.flags |= _record.AWAITED
+        return awaited
+
+    def due(self, attributes: _record.Attributes) -> list[tuple[semconv.Word, Pending]]:
+        """Return the values to wait for: those that were not recorded anew since."""
+        return [due for attribute, due in self.deferred.items() if attribute not in attributes]
 
 
 class OtelSpan:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rl_otel import _ids, _record, _runtime, _safety, _values, semconv
 from rl_otel._clock import now
-from rl_otel._deferred import Deferred, Pending
+from rl_otel._deferred import Deferred
 from rl_otel._safety import say, swallow
 from rl_otel._spans import ambient, misuse
 from rl_otel._spans.otel import OtelSpan
@@ -278,13 +278,13 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         known, attributes = self.words, self._attributes
         for name, value in words.items():
             try:
-                attribute, kind, many = known[name]
-                if type(value) is kind:
-                    if kind is not str:
-                        attributes[attribute] = value
+                word = known[name]
+                if type(value) is word.type:
+                    if type(value) is not str:
+                        attributes[word.attribute] = value
                         continue
-                    if isinstance(value, str) and len(value) < _SHORT and value.isascii():
-                        attributes[attribute] = [value] if many else value
+                    if len(value) < _SHORT and value.isascii():
+                        attributes[word.attribute] = [value] if word.many else value
                         continue
             except KeyError:
                 pass  # no word of ours
@@ -342,23 +342,31 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         except AttributeError:
             return
         self.finished = end  # with no call in between, where an exception of the host could strike
+        reached = False
         try:
             self._unwatch(runtime)
             # The end of an iterator is no failure: `with data(): batch = next(loader)`.
             if error is not None and not isinstance(error, StopIteration | StopAsyncIteration):
                 self._fail(error)
             self._closed(runtime, end)
-        finally:  # an error of ours costs figures, neither the span nor the host its context
-            try:
-                ambient.leave(self)
-            finally:
-                self._write(runtime, end)
+            ambient.leave(self)
+            reached = True
+            self._write(runtime, end)
+        except BaseException:
+            self._make_up(runtime, end, reached)
+            raise
+
+    def _make_up(self, runtime: Runtime, end: int, reached: bool) -> None:
+        """Leave and write a span whose end was cut short, at any moment; `reached` if it may be written already."""
+        self._unwatch(runtime)
+        if self.inside is not None:
+            ambient.leave(self)
+        if not (reached and runtime.journal.has(self._span)):
+            self._write(runtime, end)
 
     def _not_ended(self, runtime: Runtime, error: BaseException | None, failure: BaseException) -> None:
-        """Make up for an end that failed: an exception of the host comes at any moment."""
-        self._finish(runtime, error)  # unless it has taken place
-        self._unwatch(runtime)
-        ambient.leave(self)
+        """Pass on what struck while the span was ended."""
+        self._finish(runtime, error)  # unless that has begun
         if not isinstance(failure, Exception):
             raise failure
         swallow(f"{misuse.kind_of(self)} left", failure)
@@ -368,8 +376,12 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         self.added = True
         self.began, self.finished = start, end
         del self._runtime
-        self._closed(runtime, end)
-        self._write(runtime, end)
+        try:
+            self._closed(runtime, end)
+            self._write(runtime, end)
+        except BaseException:
+            self._make_up(runtime, end, reached=True)
+            raise
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         """Hand figures to what is around it, and set the last attributes; subclasses add theirs."""
@@ -378,20 +390,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         record = _record.End(
             self._trace, self._span, self._parent, self.name, self.began, end, self._attributes, self._flags
         )
-        extra = self._extra
-        if extra is None:
-            runtime.journal.end(record)
-            return
-        extra.add_to(record)
-        awaited = self._due()
-        if awaited:
-            record.flags |= _record.AWAITED
+        awaited = self._extra.add_to(record) if self._extra is not None else ()
         runtime.journal.end(record)
         if awaited:
             runtime.defer(self._span, self._set_late, awaited)
-
-    def _due(self) -> list[tuple[semconv.Word, Pending]]:
-        """Return the values to wait for: those that were not recorded anew since."""
-        if self._extra is None:
-            return []
-        return [due for attribute, due in self._extra.deferred.items() if attribute not in self._attributes]

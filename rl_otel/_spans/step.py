@@ -142,7 +142,8 @@ class Step(Parent):
         if books is not None:
             self.link(books.consumed)
             books.ended, books.phases, books.trajectories = True, [], []
-        own = [self._span] if self._due() else []
+        awaits = self._extra is not None and self._extra.due(self._attributes)
+        own = [self._span] if awaits else []
         runtime.step_ended(self.in_figures, own, [phase.span for phase in self._phases])
         if runtime.meter is not None:
             reward = None if semconv.REWARD_MEAN in self._attributes else self.in_figures().reward
