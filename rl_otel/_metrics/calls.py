@@ -6,9 +6,9 @@ A thread that ends a call adds its figures to a list, in one operation that need
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from rl_otel import semconv
 from rl_otel import semconv_metrics as table
@@ -18,20 +18,16 @@ from rl_otel._safety import swallow
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from rl_otel._record import End
+
     class Played(Protocol):
         """What is around a call: a trajectory, or a rollout."""
 
         environment: str | None
 
-        def plays(self, environment: str | None) -> None:
-            """Note an environment that is played inside."""
 
-
-#: What is taken of a call: name, attributes, environment, duration and end in ns, trace, span, flags.
-_Call: TypeAlias = tuple[Any, ...]
-_WIDTH: Final = 8
-_MANY: Final = 512 * _WIDTH  # when our thread is called
-_TOO_MANY: Final = 65_536 * _WIDTH  # when the caller counts them
+_MANY: Final = 1024  # items, two a call: when our thread is called
+_TOO_MANY: Final = 131_072  # when the caller counts them
 
 
 class Calls:
@@ -46,32 +42,16 @@ class Calls:
         self._shown = shown
         self._wake = wake
         self._called = False
-        self._pending: list[Any] = []
+        self._pending: list[Any] = []  # each call, and the environment around it
         self.still = threading.Lock()  # held while series change or are read
         self.generate = Series(table.GENERATE, partial(Spread, bounds=table.GENERATE.bounds))
         self.env_step = Series(table.ENV_STEP, partial(Spread, bounds=table.ENV_STEP.bounds))
         self.tokens = Series(table.TOKENS, Total)
 
-    def take(  # noqa: PLR0917 - on the host's thread, and keywords take longer
-        self,
-        name: str,
-        attributes: Mapping[str, Any],
-        around: Played | None,
-        nanoseconds: int,
-        end: int,
-        trace: bytes,
-        span: bytes,
-        flags: int,
-    ) -> None:
-        """Take a call that has ended, of that name, duration and end; `around` is what gathers its figures."""
-        if around is not None and name == semconv.GENERATE:
-            environment = around.environment
-        else:
-            environment = attributes.get(semconv.ENVIRONMENT_NAME)
-            if around is not None and environment != around.environment:
-                around.plays(environment)
+    def take(self, call: End, around: Played | None) -> None:
+        """Take a call that has ended; `around` is what gathers its figures."""
         pending = self._pending
-        pending.extend((name, attributes, environment, nanoseconds, end, trace, span, flags))
+        pending += (call, None if around is None else around.environment)
         if len(pending) > _MANY:
             self._hurry()
 
@@ -98,7 +78,7 @@ class Calls:
         finally:
             self.still.release()
 
-    def _count(self, name: str, environment: str | None, mode: str, calls: list[_Call]) -> None:
+    def _count(self, name: str, environment: str | None, mode: str, calls: list[End]) -> None:
         if name == semconv.GENERATE:
             self.generate.at(environment, mode).add(calls, self._shown)
             for kind, attribute in ((table.TOKENS_IN, semconv.INPUT_TOKENS), (table.TOKENS_OUT, semconv.OUTPUT_TOKENS)):
@@ -106,26 +86,26 @@ class Calls:
         elif name == semconv.ENV_STEP:
             self.env_step.at(environment, mode).add(calls, self._shown)
 
-    def _add_tokens(self, kind: str, attribute: str, mode: str, calls: list[_Call]) -> None:
+    def _add_tokens(self, kind: str, attribute: str, mode: str, calls: list[End]) -> None:
         sums: dict[str | None, int] = {}
         for call in calls:
-            told = call[1]
-            tokens = told.get(attribute)
+            tokens = call.attributes.get(attribute)
             if tokens is not None:
-                purpose = told.get(semconv.PURPOSE)
+                purpose = call.attributes.get(semconv.PURPOSE)
                 sums[purpose] = sums.get(purpose, 0) + (tokens if type(tokens) is int else sum(tokens))
         for purpose, tokens in sums.items():
             self.tokens.at(kind, purpose, mode).value += tokens
 
 
-def _by_series(taken: list[Any]) -> dict[tuple[str, str | None, str], list[_Call]]:
+def _by_series(taken: list[Any]) -> dict[tuple[str, str | None, str], list[End]]:
     """Return the calls by name, environment and mode."""
-    groups: dict[tuple[str, str | None, str], list[_Call]] = {}
-    for call in zip(*[iter(taken)] * _WIDTH, strict=True):
-        name, attributes, environment = call[:3]
+    groups: dict[tuple[str, str | None, str], list[End]] = {}
+    for call, around in zip(taken[::2], taken[1::2], strict=True):
+        attributes = call.attributes
+        environment = around if call.name == semconv.GENERATE else attributes.get(semconv.ENVIRONMENT_NAME)
         if type(environment) is not str or not environment:
             environment = None
-        key = name, environment, attributes.get(semconv.MODE, table.MODE_TRAIN)
+        key = call.name, environment, attributes.get(semconv.MODE, table.MODE_TRAIN)
         group = groups.get(key)
         if group is None:
             groups[key] = [call]

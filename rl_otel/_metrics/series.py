@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rl_otel import semconv_metrics
+from rl_otel._record import SAMPLED, End
 
 MOST: Final = 200  # series of a metric; what comes after them shares one more
 NANO: Final = 1_000_000_000
@@ -73,20 +74,19 @@ class Spread:
         """How many there are."""
         return sum(self.counts)
 
-    def add(self, calls: list[tuple[Any, ...]], shown: tuple[bool, bool]) -> None:
+    def add(self, calls: list[End], shown: tuple[bool, bool]) -> None:
         """Count calls; of each bucket the slowest since the last look is kept, of those that may be shown."""
-        times = [call[3] for call in calls]
+        times = [call.end - call.start for call in calls]
         self.sum += sum(times)
         self.most = max(self.most, *times)
         self.least = min(times) if self.least < 0 else min(self.least, *times)
         limits, counts, slow = self._limits, self.counts, self.slow
-        for call in calls:
-            nanoseconds = call[3]
+        for call, nanoseconds in zip(calls, times, strict=True):
             bucket = bisect_left(limits, nanoseconds)
             counts[bucket] += 1
             known = slow.get(bucket)
-            if (known is None or known.nanoseconds < nanoseconds) and shown[call[7] & 1]:
-                slow[bucket] = Slow(*call[3:7])
+            if (known is None or known.nanoseconds < nanoseconds) and shown[call.flags & SAMPLED]:
+                slow[bucket] = Slow(nanoseconds, call.end, call.trace, call.span)
 
 
 class Total:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Never, Self
 
     from rl_otel._runtime import Runtime
+    from rl_otel._spans.gather import Gathering
 
 # A judge works inside a reward, a simulated user inside an environment.
 _PLACES = (semconv.TRAJECTORY, semconv.ROLLOUT, semconv.EVAL, semconv.REWARD, semconv.ENV_STEP, semconv.ENV_RESET)
@@ -108,6 +109,8 @@ class Call(Span):
                 )
                 reached = True
                 runtime.journal.end(record)
+                if runtime.measure is not None:
+                    runtime.measure(record, self.gathering)
         except BaseException as failure:
             if claimed:
                 self._make_up(runtime, self.finished, reached)
@@ -123,10 +126,6 @@ class Call(Span):
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         gathering, enclosing = self.gathering, self.enclosing
-        if runtime.measure is not None:
-            runtime.measure(
-                self.name, self._attributes, gathering, end - self.began, end, self._trace, self._span, self._flags
-            )
         if gathering is None:
             return
         if gathering.ended:
@@ -138,7 +137,13 @@ class Call(Span):
             gathering.child(self, end)
         self._gathered(gathering)
 
-    def _gathered(self, gathering: Any) -> None:
+    def _write(self, runtime: Runtime, end: int) -> End:
+        record = super()._write(runtime, end)
+        if runtime.measure is not None:
+            runtime.measure(record, self.gathering)
+        return record
+
+    def _gathered(self, gathering: Gathering) -> None:
         """Hand on what is not time; subclasses do."""
 
     def _take(self, name: str, word: semconv.Word | None, value: Any) -> None:
@@ -215,7 +220,7 @@ class Generate(Call):
             attributes.setdefault(semconv.SEQUENCES, len(plain))
         super()._put(word, plain, attributes)
 
-    def _gathered(self, gathering: Any) -> None:
+    def _gathered(self, gathering: Gathering) -> None:
         if self.purpose == semconv.PURPOSE_POLICY:
             attributes = gathering.last_call = self._attributes
             gathering.tokens.append((attributes.get(semconv.INPUT_TOKENS), attributes.get(semconv.OUTPUT_TOKENS)))
@@ -253,6 +258,11 @@ class EnvCall(Call):
         if self.tool is not None:
             self._attributes[semconv.TOOL_NAME] = misuse.words_for(self.tool)
 
+    def _gathered(self, gathering: Gathering) -> None:
+        environment = self._attributes.get(semconv.ENVIRONMENT_NAME)
+        if environment != gathering.environment:
+            gathering.plays(environment)
+
 
 class EnvStep(EnvCall):
     """One step of the environment, or one tool call.
@@ -273,7 +283,8 @@ class EnvStep(EnvCall):
     def arguments(self) -> dict[str, Any]:
         return {"environment": self.environment, "tool": self.tool}
 
-    def _gathered(self, gathering: Any) -> None:
+    def _gathered(self, gathering: Gathering) -> None:
+        super()._gathered(gathering)
         gathering.last_step = self._attributes
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
     from typing_extensions import Self
 
+    from rl_otel._record import End
     from rl_otel._runtime import Runtime
 
 
@@ -43,8 +44,8 @@ class Parent(Span):
         super()._set_late(word, value, attributes)
         self._attributes.update(attributes)  # for figures that are made after it
 
-    def _write(self, runtime: Runtime, end: int) -> None:
+    def _write(self, runtime: Runtime, end: int) -> End:
         try:
-            super()._write(runtime, end)
+            return super()._write(runtime, end)
         finally:
             ambient.let_go(self)

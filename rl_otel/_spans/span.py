@@ -386,7 +386,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     def _closed(self, runtime: Runtime, end: int) -> None:
         """Hand figures to what is around it, and set the last attributes; subclasses add theirs."""
 
-    def _write(self, runtime: Runtime, end: int) -> None:
+    def _write(self, runtime: Runtime, end: int) -> _record.End:
         record = _record.End(
             self._trace, self._span, self._parent, self.name, self.began, end, self._attributes, self._flags
         )
@@ -394,3 +394,4 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         runtime.journal.end(record)
         if awaited:
             runtime.defer(self._span, self._set_late, awaited)
+        return record
