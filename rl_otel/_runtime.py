@@ -6,6 +6,10 @@ A `Runtime` joins the parts that know nothing of each other: settings, identity,
 from __future__ import annotations
 
 import atexit
+
+# Its hooks come before ours and those of OpenTelemetry's SDK, which uses it in a forked child: behind them it would
+# free its lock too late, and the child would wait for ever.
+import concurrent.futures.thread  # noqa: F401
 import dataclasses
 import logging
 import os
