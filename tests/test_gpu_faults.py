@@ -94,6 +94,29 @@ def test_a_child_that_ends_a_phase_of_its_parent_touches_nothing(cuda: Cuda, tra
     train.end()
 
 
+def test_names_without_end_take_no_memory_without_end(cuda: Cuda, traces: Traces) -> None:
+    """Of a host that numbers its phases the latest peaks are kept, whatever the number."""
+    cuda.allocate(GIB)
+    for i in range(1100):
+        with rl_otel.phase(f"phase {i}"):
+            pass
+    phases = [peak.phase for peak in active().peaks()]
+    assert len(phases) == 1024
+    assert phases[-1] == "phase 1099"
+
+
+def test_phases_that_nobody_ends_make_the_others_no_slower(cuda: Cuda, traces: Traces) -> None:
+    """Of hundreds that stay open the oldest are given up, without a figure; those that end have true ones."""
+    cuda.allocate(GIB)
+    opened = [rl_otel.phase("open").start() for _ in range(300)]
+    with rl_otel.train():
+        assert len(active()._boundaries.open) == 256
+    for phase in opened:
+        phase.end()
+    assert [PEAK in span.attributes for span in traces.all("open")] == [False] * 45 + [True] * 255
+    assert traces.one("train").attributes[PEAK] == GIB
+
+
 def active() -> Any:
     runtime = _runtime.active
     assert runtime is not None

@@ -18,6 +18,7 @@ from rl_otel._readings import Peak, Reading, Time
 from rl_otel._thread import Worker
 from rl_otel._timeline import Timeline
 
+_MOST: Final = 1024  # peaks of a device in a phase that are kept
 MONITOR: Final = "monitor"  # the role of who has no run of its own
 
 
@@ -75,7 +76,10 @@ class Gpu:
             if self._over or not self._boundaries.leave(watch):
                 return
             for device, size in watch.allocated(self._framework.local).items():
+                self._last.pop((device, watch.name), None)
                 self._last[device, watch.name] = size
+            while len(self._last) > _MOST:
+                del self._last[next(iter(self._last))]
             self.moved()
 
     def attributes(self, watch: Watch) -> dict[str, Any]:
