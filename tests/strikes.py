@@ -1,4 +1,4 @@
-"""An exception of the host at each place in turn where Python lets one in: as a call begins, and behind each call."""
+"""An exception of the host at each place in turn where CPython lets one in: as a function begins, behind calls of C."""
 
 from __future__ import annotations
 
@@ -57,6 +57,8 @@ class Strike:
                 self._pass()
             name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
             self._called[frame] = name.startswith(("CALL", "JUMP_BACKWARD"))
+        elif event == "return" and frame.f_back is not None:
+            self._called[frame.f_back] = False  # nothing comes in behind a call of a function in Python
         return self._trace
 
     def _pass(self) -> None:
