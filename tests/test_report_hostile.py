@@ -32,6 +32,7 @@ def test_values_of_another_kind_are_left_out(wrong: Any, capsys: pytest.CaptureF
     maker.end("generate", 1, 2, "direct", "rollout", **hostile)
     maker.begin_step(1, 11)
     maker.end("train", 11, 12, "train 3", "step 1", **hostile)
+    maker.end("weight_sync.load", 11, 12, "load", "train 3", **{**hostile, semconv.SYNC_PART: "load"})
     maker.write(_record.Late(span_of("step 1"), hostile))
     maker.end("step", 11, 13, "step 1", **{**hostile, semconv.STEP_INDEX: 1})
     for arguments in ([], ["--step", "0"], ["--step", "1"]):

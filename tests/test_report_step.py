@@ -109,3 +109,48 @@ def test_a_step_done_again_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     again.step_index, again.trace = 0, "step 0 again"
     again.end("step", 50, 53)
     assert "  (done again after a restart)" in reported(capsys, str(RUN), "--step", "0")[1]
+
+
+def test_what_was_recorded_on_phases_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words of a phase stand under its name, with the parts of a weight sync below it; of many spans the first."""
+    rl_otel.configure(run_dir="runs", run_id="r")
+    with running() as clock, rl_otel.step(0):
+        with rl_otel.rollout() as rollout:
+            rollout.record(rewards=[0.0, 1.0], dropped={"stale": 3})
+        for k in range(7):
+            with rl_otel.train() as train:
+                train.record(tokens=100 + k, clipped=0.25)
+        with rl_otel.optimizer():
+            clock.pass_by(1)
+        with rl_otel.weight_sync() as sync:
+            with sync.part("pause"):
+                clock.pass_by(0.5)
+            for _ in range(2):
+                with sync.part("transfer", bytes=3_000_000_000):
+                    clock.pass_by(1)
+            with sync.part("resume") as resume:
+                clock.pass_by(0.25)
+                resume.record(engines=4)
+            sync.record(policy_version=7)
+    rl_otel.shutdown()
+    lines = reported(capsys, str(RUN), "--step", "0")[1]
+    assert lines[lines.index("  Recorded:") + 1 : -1] == [
+        "    rollout: rewards 0.5, dropped stale 3",
+        *(f"    train: tokens {100 + k}, clipped 0.25" for k in range(5)),
+        "    weight_sync: policy_version 7, 6.0GB, 3.0GB/s, paused 2.8s",
+        "      pause: 0.5s",
+        "      transfer x2: 2.0s, 6.0GB, 3.0GB/s",
+        "      resume: 0.25s, engines 4",
+        "    and 2 train phases more",
+    ]
+
+
+def test_the_utilization_of_gpus_is_shown_beside_their_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where samples were taken, a step in detail says by phase how busy the GPUs were; where none were, nothing."""
+    maker = Maker(RUN)
+    maker.begin_step(0, 0)
+    maker.end("rollout", 0, 8, "r", "step 0", **{semconv.GPU_DURATION: 7.99, semconv.GPU_UTILIZATION: 0.124})
+    maker.end("train", 8, 9, "t", "step 0", **{semconv.GPU_DURATION: 0.98})
+    maker.end("step", 0, 9, "step 0")
+    lines = reported(capsys, str(RUN), "--step", "0")[1]
+    assert [line for line in lines if "utilization" in line] == ["  GPU utilization: rollout 12 %"]

@@ -12,6 +12,7 @@ from rl_otel import semconv
 from rl_otel._record import Attributes
 
 _LONGEST: Final = 1e9  # s: what claims to have taken longer is no duration
+_FASTEST: Final = 1e18  # By/s, for the same reason
 _DROPPED: Final = semconv.TRAJECTORIES_DROPPED.format(reason="")
 
 
@@ -31,6 +32,10 @@ def _duration(value: Any) -> bool:
     return _number(value) and 0 <= value <= _LONGEST
 
 
+def _rate(value: Any) -> bool:
+    return _number(value) and 0 <= value <= _FASTEST
+
+
 def _share(value: Any) -> bool:
     return _number(value) and 0 <= value <= 1
 
@@ -45,15 +50,19 @@ _BY_CHECK: Final = {
         semconv.GPU_PEAK, semconv.GPU_RESERVED_PEAK, semconv.GPU_DEVICE_USED,
         semconv.TRAJECTORY_TURNS, semconv.TRAJECTORY_INPUT_TOKENS, semconv.TRAJECTORY_OUTPUT_TOKENS,
         semconv.ROLLOUT_TRAJECTORIES, semconv.ROLLOUT_INPUT_TOKENS, semconv.ROLLOUT_OUTPUT_TOKENS,
+        semconv.SYNC_BYTES,
     ),
     _counts: (semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS),
     _number: (semconv.LOSS, semconv.REWARD_MEAN, semconv.TRAJECTORY_REWARD, semconv.GPU_PEAK_RATIO),
     _share: (semconv.GPU_UTILIZATION,),
+    _rate: (semconv.SYNC_RATE,),
     _duration: (
-        semconv.GPU_DURATION,
+        semconv.GPU_DURATION, semconv.SYNC_PAUSED,
         *(semconv.TRAJECTORY_PART.format(part=part) for part in (*semconv.PARTS, semconv.OTHER)),
     ),
-    _text: (semconv.MODE, semconv.ROLE, semconv.TRAJECTORY_OUTCOME, semconv.ERROR_TYPE, semconv.ABORTED),
+    _text: (
+        semconv.MODE, semconv.ROLE, semconv.TRAJECTORY_OUTCOME, semconv.ERROR_TYPE, semconv.ABORTED, semconv.SYNC_PART,
+    ),
 }  # fmt: skip
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {name: check for check, names in _BY_CHECK.items() for name in names}
 

@@ -18,7 +18,10 @@ _HELD = 2  # and at least so many steps, for clocks of hosts differ
 
 @dataclass(frozen=True)
 class StepReport:
-    """A step that has ended; `trajectories` and `calls`, its generate and env spans, where detail was asked for.
+    """A step that has ended.
+
+    Where detail was asked for also `trajectories`, `calls`, its generate and env spans, `phases`, and `parts`, those of
+    its weight syncs.
 
     `again` where an attempt before had ended it as well.
     """
@@ -28,6 +31,8 @@ class StepReport:
     again: bool
     trajectories: list[tuple[_figures.Trajectory, _record.End]]
     calls: list[_record.End]
+    phases: list[_record.End]
+    parts: list[_record.End]
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,9 @@ class Analysis:
         self._figures_since(trace).add(figures)
         lowest, highest = self.numbers or (index, index)
         self.numbers = min(lowest, index), max(highest, index)
-        yield StepReport(figures, trace.root[1], first < last, trace.detailed(), trace.calls)
+        phases = [record for _, record in trace.phases] if trace.detail else []
+        again = first < last
+        yield StepReport(figures, trace.root[1], again, trace.detailed(), trace.calls, phases, trace.parts)
 
     def _forget(self, trace_id: bytes) -> None:
         del self._traces[trace_id]

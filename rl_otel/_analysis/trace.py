@@ -12,7 +12,7 @@ _SKEW = 1_000_000_000  # ns by which the clocks of two hosts may differ
 
 
 class Trace:
-    """What is known so far of one trace; `detail` keeps its generate and env spans too."""
+    """What is known so far of one trace; `detail` keeps calls and parts too."""
 
     def __init__(self, *, detail: bool = False) -> None:
         self.root: tuple[Source, _record.End] | None = None
@@ -23,7 +23,8 @@ class Trace:
         self.phases: list[tuple[Source, _record.End]] = []
         self.trajectories: list[tuple[Source, _record.End]] = []
         self.calls: list[_record.End] = []
-        self._detail = detail
+        self.parts: list[_record.End] = []  # of weight syncs
+        self.detail = detail
         self._names: dict[bytes, str] = {}
         self._parents: dict[bytes, bytes] = {}
         self._wanted: set[bytes] = set()  # spans that something counted is inside of, and that have not come yet
@@ -53,6 +54,8 @@ class Trace:
             self.trajectories.append((source, record))
         elif semconv.PHASE in record.attributes:
             self.phases.append((source, record))
+        elif self.detail and semconv.SYNC_PART in record.attributes:
+            self.parts.append(record)
         if not record.parent:
             self.root = (source, record)
 
@@ -74,7 +77,7 @@ class Trace:
             self._wanted.add(record.parent)
 
     def _call(self, record: _record.End) -> None:
-        if self._detail:
+        if self.detail:
             self.calls.append(record)
         if record.span in self._wanted:
             self._know(record)
@@ -118,7 +121,7 @@ class Trace:
 
     def detailed(self) -> list[tuple[_figures.Trajectory, _record.End]]:
         """Return the trajectories that figures are made of, with their spans, where detail was asked for."""
-        return self._figured_trajectories() if self._detail else []
+        return self._figured_trajectories() if self.detail else []
 
     def _figured_phases(self) -> list[tuple[Source, _figures.Phase]]:
         ended = {record.span for _, record in self.phases}
@@ -175,7 +178,7 @@ class Trace:
     def close(self) -> None:
         """Let go of all that the figures were made of."""
         self.closed = True
-        self.phases, self.trajectories, self.calls = [], [], []
+        self.phases, self.trajectories, self.calls, self.parts = [], [], [], []
         self._direct.clear()
 
     # --- what is open -------------------------------------------------------------------------------------------------

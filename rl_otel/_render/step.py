@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rl_otel import semconv
 from rl_otel._analysis import StepReport
+from rl_otel._render.phases import phase_lines, utilization_lines
 from rl_otel._render.slowest import slowest_lines
 from rl_otel._render.words import recorded
 from rl_otel._split import percentile
@@ -23,8 +24,10 @@ def table_lines(report: StepReport) -> list[str]:
 def detail_lines(report: StepReport) -> list[str]:
     """Return a step's table and all there is to it: what was recorded, its slowest trajectories, its trace's id."""
     told = ", ".join(recorded(report.root, _SHOWN))
-    words = wrapped(f"Recorded: {told}" if told else "")
-    return [*table_lines(report), *words, *slowest_lines(report), f"  Trace: {report.root.trace.hex()}"]
+    phases = phase_lines(report)
+    words = wrapped(f"Recorded: {told}".rstrip() if told or phases else "") + phases
+    table = table_lines(report) + utilization_lines(report)
+    return [*table, *words, *slowest_lines(report), f"  Trace: {report.root.trace.hex()}"]
 
 
 def outside_lines(durations: Sequence[int]) -> list[str]:

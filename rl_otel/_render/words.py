@@ -21,14 +21,22 @@ def described(name: str, attributes: Attributes) -> str:
 
 def recorded(record: End, shown: Collection[str]) -> list[str]:
     """Return what `record()` was told, by its words: `kl 0.02`; without the attributes that are shown already."""
-    names = {word.attribute: name for name, word in semconv.WORDS.get(record.name, {}).items()}
+    kind = semconv.WEIGHT_SYNC if semconv.SYNC_PART in record.attributes else record.name
+    names = {word.attribute: name for name, word in semconv.WORDS.get(kind, {}).items()}
     told = []
     for attribute, value in record.attributes.items():
-        custom = attribute.removeprefix(semconv.CUSTOM) if attribute.startswith(semconv.CUSTOM) else None
-        word = names.get(attribute, custom)
+        word = names.get(attribute, _under_a_prefix(attribute))
         if word is not None and attribute not in shown:
             told.append(f"{cut(word, _LONGEST)} {cut(_value(value), _LONGEST)}")
     return told
+
+
+def _under_a_prefix(attribute: str) -> str | None:
+    """Return the word of an attribute that the host has named a part of, None where it is none."""
+    for prefix, word in ((semconv.CUSTOM, ""), (semconv.TRAJECTORIES_DROPPED.format(reason=""), "dropped ")):
+        if attribute.startswith(prefix):
+            return word + attribute.removeprefix(prefix)
+    return None
 
 
 def _value(value: Any) -> str:
