@@ -86,7 +86,7 @@ def test_a_run_killed_in_its_first_step_is_reported(capsys: pytest.CaptureFixtur
     """What is open is a report, though no step has ended."""
     Maker(RUN).begin_step(0, 0)
     code, lines, error = reported(capsys, str(RUN))
-    assert (code, lines[0], error) == (0, "Step 0 has not ended, open 0 s", "")
+    assert (code, lines[0], error) == (0, "Step 0 has not ended, open 0 s when last heard of", "")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from rl_otel._terminal import command
 
 _LISTED = 24
 _HOUR = 3600_000_000_000  # ns
+_UNNAMED = "(a generate or env.step is named once it has been open for 10 to 15 s)"
 
 
 class _Ages:
@@ -24,13 +25,15 @@ class _Ages:
 
     def __init__(self) -> None:
         self._until: dict[str, int] = {}
+        self._living: set[str] = set()
         self._notes: dict[str, str] = {}
 
     def of(self, source: Source, start: int) -> str:
         if source.name not in self._until:
             self._look(source)
         age = max(self._until[source.name] - start, 0)
-        return short(age) if age >= _HOUR else f"{age / 1e9:.0f} s"
+        told = short(age) if age >= _HOUR else f"{age / 1e9:.0f} s"
+        return told if source.name in self._living else f"{told} when last heard of"
 
     def notes(self) -> list[str]:
         """Return a sentence for each process on what its ages mean."""
@@ -39,6 +42,7 @@ class _Ages:
     def _look(self, source: Source) -> None:
         who = f"process {source.resource.get(semconv.PROCESS_PID)}"
         if source.lives():
+            self._living.add(source.name)
             self._until[source.name] = time.time_ns()
             self._notes[source.name] = f"({who} is running: ages are as of now)"
             return
@@ -46,7 +50,7 @@ class _Ages:
         moment = f"{datetime.fromtimestamp(source.last / 1e9, tz=timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
         host = source.resource.get(semconv.HOST_NAME)
         state = "is gone" if source.is_here else f"is on another host, {host}"
-        self._notes[source.name] = f"({who} {state}; last heard of {moment}, to which ages count)"
+        self._notes[source.name] = f"({who} {state}; last heard of at {moment})"
 
 
 def open_lines(unfinished: Unfinished) -> list[str]:
@@ -62,7 +66,8 @@ def open_lines(unfinished: Unfinished) -> list[str]:
         lines.append(f"    {_what(unfinished, start)}, open {ages.of(source, start.start)}")
     if len(shown) > _LISTED:
         lines.append(f"    and {len(shown) - _LISTED} more, opened later")
-    return lines + ages.notes()
+    between = any(start.name == semconv.TRAJECTORY for _, start in shown)
+    return lines + ages.notes() + ([f"    {_UNNAMED}"] if between else [])
 
 
 def open_summary(unfinished: Unfinished, run: Path) -> list[str]:
