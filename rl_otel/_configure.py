@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rl_otel import _metrics, _runtime
 from rl_otel._config import Config
@@ -13,6 +13,12 @@ from rl_otel._runtime import Outlets, Runtime
 from rl_otel._safety import pass_on, say, say_once, swallow
 from rl_otel._send import Target, prepare, shown
 from rl_otel._ship import MetricsWire, Outlet, Wire, metrics_target_of, target_of
+
+_NOWHERE: Final = (
+    "rl_otel: metrics go nowhere: the endpoint that is set is for spans alone. OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, or "
+    "OTEL_EXPORTER_OTLP_ENDPOINT for both, sends them; RL_OTEL_RUN_DIR keeps them in the run folder; "
+    "OTEL_METRICS_EXPORTER=none makes none"
+)
 
 
 def configure(
@@ -96,7 +102,13 @@ def _way_out(config: Config) -> Outlet:
 def _metrics_outlet(runtime: Runtime) -> _metrics.Outlet | None:
     """Return where this process's metrics go, None where nobody wants them."""
     config = runtime.config
-    if not config.metrics or (config.metrics_endpoint is None and runtime.folder.passing) or not _metrics.prepare():
+    if not config.metrics:
+        return None
+    if config.metrics_endpoint is None and runtime.folder.passing:
+        if config.endpoint is not None:
+            say_once("metrics nowhere", _NOWHERE)
+        return None
+    if not _metrics.prepare():
         return None
     shared = config.metrics_endpoint == config.endpoint
     if config.metrics_endpoint is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,34 @@ def test_metrics_have_an_endpoint_of_their_own(receiver: Receiver, monkeypatch: 
     rl_otel.shutdown()
     assert {export.path for export in receiver.exports} == {"/prefix/v1/metrics"}
     assert (receiver.requests, list(Path("runs/r1").glob("*.metrics*"))) == ([], [])
+
+
+def test_an_endpoint_for_spans_alone_is_told(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where only spans have an endpoint, one line says that metrics go nowhere and which variables change that."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.http}/v1/traces")
+    rl_otel.configure()
+    work()
+    rl_otel.shutdown()
+    (line,) = caplog.messages
+    assert line.startswith("rl_otel: metrics go nowhere: ")
+    names = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "RL_OTEL_RUN_DIR"}
+    assert names <= set(re.findall(r"[A-Z_]{5,}", line))
+    assert (len(receiver.spans) > 0, receiver.exports) == (True, [])
+
+
+def test_an_endpoint_for_spans_alone_leaves_metrics_in_a_named_run_folder(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a folder was named that stays, metrics are in it, and nothing is said."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.http}/v1/traces")
+    rl_otel.configure(run_dir="runs", run_id="r1")
+    work()
+    rl_otel.shutdown()
+    (file,) = Path("runs/r1").glob("*.metrics.jsonl")
+    assert "rl.loop.duration" in file.read_text()
+    assert (caplog.messages, receiver.exports) == ([], [])
 
 
 def test_none_makes_no_metrics(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
