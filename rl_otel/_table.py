@@ -34,7 +34,8 @@ def step_lines(step: StepFigures) -> list[str]:
 
 def run_lines(run: RunFigures) -> list[str]:
     """Return the lines of a run's summary, without line ends."""
-    lines = [f"Training Summary ({counted(run.steps, 'step')}):", _total("Total wall-clock", exact(run.wall))]
+    medians = "" if run.median is None else " medians leave out the first, which warms up"
+    lines = [f"Training Summary ({counted(run.steps, 'step')}):{medians}", _total("Total wall-clock", exact(run.wall))]
     lines.append(_share("Setup", run.setup, run.wall))
     for phase in run.phases:
         median = "" if phase.median is None else f"   median {short(phase.median)}"
@@ -268,7 +269,7 @@ def _step_line(run: RunFigures) -> list[str]:
     if run.first is not None:
         words.append(f"first {short(run.first)}")
     if run.slowest is not None:
-        # The first step, which warms up, is in neither median nor slowest: say so where that would mislead.
+        # The first step is not in slowest either: say so where that would mislead.
         later = " after it" if run.first is not None and run.first > run.slowest[0] else ""
         words.append(f"slowest{later} {short(run.slowest[0])} (step {run.slowest[1]})")
     return wrapped(f"Step: {', '.join(words)}") if words else []

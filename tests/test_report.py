@@ -188,7 +188,7 @@ def test_a_recorded_run_reads_as_in_the_manual(capsys: pytest.CaptureFixture[str
         "Step   1 | Loss: 0.5000",
         *table,
         "  2 trajectories: p50 2.0s  p90 4.0s  max 4.0s, env 25 %, slowest 1/1",
-        "Training Summary (2 steps):",
+        "Training Summary (2 steps): medians leave out the first, which warms up",
         "  Total wall-clock:                22.00s",
         "  Setup:                            1.00s  (  4.5%)",
         "  Cumul. rollout:                   8.00s  ( 36.4%)   median 4.0s",

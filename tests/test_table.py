@@ -191,7 +191,7 @@ def test_a_run_reads_as_in_the_manual() -> None:
     ]
     outside = [(phase("checkpoint", 146, 149), None)]
     assert text(run_lines(run(steps, 0, outside))) == (
-        "Training Summary (3 steps):\n"
+        "Training Summary (3 steps): medians leave out the first, which warms up\n"
         "  Total wall-clock:               222.00s\n"
         "  Setup:                           10.00s  (  4.5%)\n"
         "  Cumul. rollout:                  52.00s  ( 23.4%)   median 10s\n"
