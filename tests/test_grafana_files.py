@@ -56,15 +56,26 @@ def test_dashboards_say_what_to_conclude(path: Path) -> None:
     assert len(cells) == len(set(cells))
 
 
-def names_in_prometheus() -> set[str]:
-    """Return the names that Prometheus gives to our metrics."""
+def in_prometheus(metric: semconv_metrics.Metric) -> list[str]:
+    """Return the names that Prometheus gives to a metric."""
     units = {"s": "_seconds", "By": "_bytes", "W": "_watts", "1": "_ratio"}
     ends = {semconv_metrics.HISTOGRAM: ("_bucket", "_sum", "_count"), semconv_metrics.COUNTER: ("_total",)}
-    names = {"rl_staleness_bucket"}  # of asynchronous runs, to come
-    for metric in semconv_metrics.METRICS:
-        name, unit = metric.name.replace(".", "_"), units.get(metric.unit, "")
-        names |= {name.removesuffix(unit) + unit + end for end in ends.get(metric.kind, ("",))}
-    return names
+    name, unit = metric.name.replace(".", "_"), units.get(metric.unit, "")
+    return [name.removesuffix(unit) + unit + end for end in ends.get(metric.kind, ("",))]
+
+
+def names_in_prometheus() -> set[str]:
+    """Return the names that Prometheus gives to our metrics."""
+    later = {"rl_staleness_bucket"}  # of asynchronous runs, to come
+    return later.union(*map(in_prometheus, semconv_metrics.METRICS))
+
+
+def test_the_page_tells_names_in_prometheus() -> None:
+    """The examples in docs/metrics.md are what the rule above them makes of our metrics."""
+    rows = re.findall(r"^\| `([\w.]+)` \| (`(?:rl|hw)_.*`) \|$", (ROOT / "docs" / "metrics.md").read_text(), re.M)
+    ours = {metric.name: in_prometheus(metric) for metric in semconv_metrics.METRICS}
+    assert len(rows) > 5
+    assert {name: re.findall(r"`(\w+)`", names) for name, names in rows} == {name: ours[name] for name, _ in rows}
 
 
 @pytest.mark.parametrize("path", [*DASHBOARDS, CONFIGS / "alerts.test.yaml"], ids=lambda path: path.stem)
