@@ -61,11 +61,12 @@ class Answer:
     delay: float = 0.0  # s before the answer
     drip: float = 0.0  # s between two bytes of the answer, over http
     cut: bool = False  # no answer: the connection is closed, over http
+    page: str = ""  # what a server of pages answers, over http
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def accepts(self) -> bool:
-        return self.status == 200 and not self.cut
+        return self.status == 200 and not self.cut and not self.page
 
 
 @dataclasses.dataclass
@@ -257,7 +258,9 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(answer.delay)
         if answer.cut:
             self.close_connection = True
-            return
+            return None
+        if answer.page:
+            return self._reply(200, answer.page.encode(), {"content-type": "text/html; charset=utf-8"})
         headers = {"content-type": content_type if answer.accepts else "text/plain", **answer.headers}
         if answer.retry_after is not None:
             headers["retry-after"] = str(answer.retry_after)
@@ -265,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = answered.SerializeToString()
         if "json" in content_type:
             body = json_format.MessageToJson(answered).encode()
-        self._reply(answer.status, body if answer.status == 200 else answer.text.encode(), headers, answer.drip)
+        return self._reply(answer.status, body if answer.status == 200 else answer.text.encode(), headers, answer.drip)
 
     def _reply(self, status: int, body: bytes, headers: dict[str, str], drip: float = 0.0) -> None:
         lines = [f"HTTP/1.1 {status} {self.responses.get(status, ('?',))[0]}", f"content-length: {len(body)}"]

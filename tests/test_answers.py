@@ -182,7 +182,31 @@ def answering(answer: bytes, reads: int = 65536) -> Iterator[str]:
         thread.join()
 
 
-@given(st.binary(max_size=40), st.sampled_from(["application/json", "application/x-protobuf", "text/html", ""]))
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain", "application/xml", "TEXT/HTML"])
+def test_yes_in_another_language_is_no_delivery(kind: str) -> None:
+    """What is not said in protobuf or JSON was said by no receiver, whatever the status."""
+    outcome = answers.of_http(200, {"content-type": kind}, b"ok", 3)
+    assert outcome == Outcome(State.REFUSED, Fault.NO_RECEIVER, f"200 OK with {kind.lower().partition(';')[0]}")
+    assert outcome.fault.of_address
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("text/plain; charset=utf-8", b""),
+        ("text/html", b""),
+        ("", b"ok"),
+        ("application/json", b'{"status": "ok"}'),
+        ("application/protobuf", b""),
+    ],
+)
+def test_yes_without_a_word_is_a_delivery(status: int, kind: str, said: bytes) -> None:
+    """Receivers that say nothing name any type or none, and some answer protobuf in JSON."""
+    assert answers.of_http(status, {"content-type": kind} if kind else {}, said, 3) == Outcome(State.OK)
+
+
+@given(st.binary(max_size=40), st.sampled_from(["application/json", "application/x-protobuf", ""]))
 def test_no_answer_of_any_bytes_raises(said: bytes, content_type: str) -> None:
     """Bodies are read as far as they make sense."""
     assert answers.of_http(200, {"content-type": content_type}, said, 3).ok

@@ -155,6 +155,22 @@ def test_a_wrong_path_is_said_and_costs_no_span(
     ]
 
 
+@pytest.mark.parametrize("protocol", ["http/protobuf", "http/json"])
+def test_a_page_for_browsers_is_no_delivery(
+    protocol: str, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The port of a back end's pages, which says 200 to everything, gets one line, and the spans stay pending."""
+    receiver.script(then=Answer(page="<!doctype html>"))
+    configure(receiver, protocol, run_dir="runs")
+    trains(2)
+    until(lambda: messages(caplog))
+    assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=2, timed_out=True)
+    assert messages(caplog) == [
+        f"{protocol} to {receiver.http}/v1/traces: 200 OK with text/html; no OTLP receiver answers so; most listen on "
+        "4318: try endpoint='http://127.0.0.1:4318'"
+    ]
+
+
 def test_the_grpc_port_for_http_is_said_and_costs_no_span(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     """Http to a port where grpc listens gets one line that names grpc; the spans stay pending."""
     rl_otel.configure(endpoint=receiver.grpc, protocol="http/protobuf", run_dir="runs")

@@ -277,6 +277,12 @@ def failure(fault: Fault, message: str) -> Outcome:
         ),
         (
             resolve("http://h:4318"),
+            Fault.NO_RECEIVER,
+            "http/protobuf to http://h:4318/v1/traces",
+            "no OTLP receiver answers so; is the host right, and does it take traces there?",
+        ),
+        (
+            resolve("http://h:4318"),
             Fault.UNREACHABLE,
             "http/protobuf to http://h:4318/v1/traces",
             "is a collector running there, and are host, port and http or https right?",

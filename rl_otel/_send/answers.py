@@ -26,10 +26,14 @@ _LONGEST: Final = 300  # characters of a message that is not ours
 
 def of_http(status: int, headers: Mapping[str, str], body: bytes, spans: int) -> Outcome:
     """Return what an HTTP answer to a request of `spans` spans means."""
+    content_type = headers.get("content-type", "").lower()
+    told = f"{status} {http.client.responses.get(status, '')}".rstrip()
     if 200 <= status < 300:
-        return accepted(*partial_success(body, headers.get("content-type", "")), spans)
-    said = _said(body, headers.get("content-type", ""))
-    message = f"{status} {http.client.responses.get(status, '')}".rstrip() + (f": {said}" if said else "")
+        if _is_foreign(body, content_type):
+            return Outcome(State.REFUSED, Fault.NO_RECEIVER, f"{told} with {one_line(content_type.partition(';')[0])}")
+        return accepted(*partial_success(body, content_type), spans)
+    said = _said(body, content_type)
+    message = told + (f": {said}" if said else "")
     if status in _RETRYABLE:
         return Outcome(State.RETRY, Fault.BUSY, message, after=_retry_after(headers.get("retry-after")))
     if status == 413 or (status == 400 and is_too_large(said)):
@@ -116,6 +120,14 @@ def _partial_protobuf(body: bytes) -> tuple[int, str]:
             elif number == 2 and isinstance(value, bytes):
                 message = value.decode("utf-8", "replace")
     return rejected, message
+
+
+def _is_foreign(body: bytes, content_type: str) -> bool:
+    """Whether no receiver of OTLP answers so, but a page for browsers, say.
+
+    Receivers that answer with nothing may name any type, or none; others say it in JSON whatever was sent.
+    """
+    return bool(body and content_type) and not any(kind in content_type for kind in ("protobuf", "json"))
 
 
 def _said(body: bytes, content_type: str) -> str:

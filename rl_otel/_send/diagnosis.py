@@ -20,6 +20,8 @@ def _remedy(target: Target, fault: Fault) -> str:
         return f"the receiver there speaks something else: {_other(target)}"
     if fault is Fault.PATH:
         return _path(target)
+    if fault is Fault.NO_RECEIVER:
+        return _no_receiver(target)
     if fault is Fault.TLS:
         return _tls(target)
     return _REMEDIES[fault]
@@ -51,6 +53,12 @@ def _path(target: Target) -> str:
     if target.path.partition("?")[0] == usual:
         return f"OTLP receivers take {target.signal} at {usual}; is this one, or does it want a path before that?"
     return f"OTLP receivers take {target.signal} at {usual}: try endpoint={_url(target, target.port)!r}"
+
+
+def _no_receiver(target: Target) -> str:
+    if target.port == HTTP_PORT:
+        return f"no OTLP receiver answers so; is the host right, and does it take {target.signal} there?"
+    return f"no OTLP receiver answers so; most listen on {HTTP_PORT}: try endpoint={_url(target, HTTP_PORT)!r}"
 
 
 def _tls(target: Target) -> str:

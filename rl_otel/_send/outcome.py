@@ -29,6 +29,7 @@ class Fault(Enum):
     PROTOCOL = "protocol"  # it speaks grpc where http was tried, or the other way round
     TLS = "tls"
     PATH = "path"
+    NO_RECEIVER = "no receiver"  # it says yes, but not as a receiver of OTLP does
     ACCESS = "access"
     SETTINGS = "settings"  # a certificate that is not there, a header that cannot be sent
 
@@ -38,7 +39,7 @@ class Fault(Enum):
         return self in _OF_ADDRESS
 
 
-_OF_ADDRESS: Final = frozenset({Fault.PROTOCOL, Fault.TLS, Fault.PATH, Fault.ACCESS, Fault.SETTINGS})
+_OF_ADDRESS: Final = frozenset({Fault.PROTOCOL, Fault.TLS, Fault.PATH, Fault.NO_RECEIVER, Fault.ACCESS, Fault.SETTINGS})
 
 
 @dataclass(frozen=True, slots=True)
