@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -89,6 +90,49 @@ def test_a_run_without_endpoint_is_shipped_with_its_cuts(run: Path, receiver: Re
     spans = arrived(receiver)
     assert 400 < len(spans) <= 600
     assert (names(receiver)["step"], names(receiver)["rollout"], names(receiver)["trajectory"]) == (2, 2, 80)
+
+
+def figures(capsys: pytest.CaptureFixture[str]) -> tuple[int, int, int]:
+    """Return what the command said: sent, sent before, kept back."""
+    said = capsys.readouterr().out.replace(",", "")
+    found = (
+        re.search(pattern, said) for pattern in (r"(\d+) spans sent", r"(\d+) were sent before", r"(\d+) kept back")
+    )
+    sent, before, kept = (int(each.group(1)) if each else 0 for each in found)
+    return sent, before, kept
+
+
+@pytest.mark.parametrize(
+    ("options", "spans"),
+    [
+        (("--step", "1"), 1642),
+        (("--step", "1", "--trajectory", "3/0"), 1642),
+        (("--trajectory", "3/0"), 2 * 1642),
+        ((), 2 * 1642),
+    ],
+)
+def test_the_figures_are_of_one_scope(
+    run: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], spans: int
+) -> None:
+    """Sent now, sent before and kept back are all spans of the run or of the step; said again, all is sent before."""
+    assert ship(run, receiver, *options, "--force") == 0
+    sent, before, kept = figures(capsys)
+    assert (sent, before, sent + kept) == (len(receiver.spans), 0, spans)
+    assert ship(run, receiver, *options, "--force") == 0
+    assert figures(capsys) == (0, sent, kept)
+
+
+def test_what_was_asked_for_before_was_sent_before(
+    run: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever was shipped on demand counts as sent, for the whole run as for its step."""
+    assert ship(run, receiver, "--step", "0", "--slowest", "5", "--force") == 0
+    sent, _, kept = figures(capsys)
+    assert ship(run, receiver, "--step", "0") == 0
+    assert figures(capsys) == (0, sent, kept)
+    assert ship(run, receiver) == 0
+    more, before, _ = figures(capsys)
+    assert (before, before + more) == (sent, len(receiver.spans))
 
 
 def test_a_step_alone(run: Path, receiver: Receiver) -> None:

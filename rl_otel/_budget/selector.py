@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -53,6 +54,10 @@ class Selector:
     def held(self) -> int:
         """How many spans nothing has been decided on."""
         return self._counts.held
+
+    def held_in(self, wanted: Callable[[bytes], bool]) -> int:
+        """Return how many that are in traces that are wanted."""
+        return sum(len(refs) for id_, trace in self._traces.items() if wanted(id_) for refs in trace.held())
 
     def said(self, rollout: bytes) -> Attributes:
         """Return what a rollout that was kept says besides of what is shown of it."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rl_otel import _record, semconv
 from rl_otel._folder import first_record
-from rl_otel._journal import Cursor, base_of, journals, segment_path, segments
+from rl_otel._journal import Cursor, base_of, journals, segment_of, segment_path, segments
 from rl_otel._life import lives
 from rl_otel._ship.courier import Outlet
 from rl_otel._ship.extra import Extra
@@ -36,10 +36,10 @@ class Refused(NamedTuple):
 
 @dataclass
 class Account:
-    """What became of a run's spans."""
+    """What became of the spans of a run, or of the one step that was asked for."""
 
     sent: int = 0  # by this command, with those that were asked for
-    before: int = 0  # by the run itself, or this command earlier
+    before: int = 0  # by the run itself, or this command earlier, pending or on demand
     kept: int = 0
     pending: int = 0
     dropped: int = 0
@@ -67,6 +67,29 @@ class Journal:
         self.chosen: set[bytes] = set()  # ids of what another process delivers
         self.sizes: Counter[bytes] = Counter()  # by trace: bytes that were chosen
         self.spent: dict[bytes, int] = {}  # the same with the resources around them
+        self._ended: Counter[bytes] = Counter()  # by trace: spans that were there, and of these
+        self._noted: Counter[bytes] = Counter()  # what had been sent
+
+    def look(self, survey: Survey) -> None:
+        """Have a survey take all records, and count spans by trace."""
+        notes = Notes(self.base)
+        for record, place in Cursor(self.base):
+            survey.take(record)
+            if isinstance(record, _record.End | _record.Foreign) and not record.flags & _record.LOCAL:
+                self._ended[record.trace] += 1
+                self._noted[record.trace] += notes.has(Ready(record, segment_of(place)))
+
+    def earlier(self, survey: Survey) -> int:
+        """Return how many spans of what is asked for had been sent before what was pending."""
+        if survey.whole:
+            return self.replay.notes.count() - self.replay.sent - self.replay.dropped
+        return sum(spans for trace, spans in self._noted.items() if survey.wants(trace))
+
+    def left_out(self, survey: Survey, others: int) -> int:
+        """Return how many spans of what is asked for were not chosen; `others` were, or are not decided on."""
+        if survey.whole:
+            return self.replay.selector.kept
+        return sum(spans for trace, spans in self._ended.items() if survey.wants(trace)) - others
 
     def note(self, chosen: list[Ready]) -> None:
         """Note how much of each trace was chosen."""
@@ -104,7 +127,8 @@ class Later:
             opened = [self._open(base, process, stack) for base, process in _processes(self._folder)]
             survey = Survey(wish)
             if wish.step is not None or wish.more:
-                _look(opened, survey)
+                for journal in opened:
+                    journal.look(survey)
             if not survey.found:
                 self._account.missing = f"no step {wish.step}"
                 return self._account
@@ -136,13 +160,15 @@ class Later:
                 journal.chosen.update(each.span.span for each in due)
             waiting += len(due) - (journal.deliver(due) if journal.ours and not waiting else 0)
         self._given_up |= journal.ours and waiting > 0
+        held = replay.selector.held_in(survey.wants)
+        earlier = max(journal.earlier(survey), before)  # with what was asked for beyond what was chosen
+        chosen = before + replay.sent + replay.dropped + waiting
         account.sent += replay.sent
-        account.before += before
+        account.before += earlier
         account.dropped += replay.dropped + replay.missing
-        account.pending += waiting + replay.selector.held
-        account.kept += replay.selector.kept
-        if survey.whole:
-            account.kept -= replay.notes.count() - before - replay.sent - replay.dropped  # was asked for earlier
+        account.pending += waiting + held
+        # A process that runs on may have sent more since the look.
+        account.kept += max(journal.left_out(survey, chosen + held) - (earlier - before), 0)
         if survey.whole and replay.gone and not waiting:
             replay.notes.add_all()
 
@@ -190,9 +216,3 @@ def _processes(folder: Path) -> list[tuple[Path, _record.Process]]:
     bases = sorted({base_of(path) for path in journals(folder)})
     found = [(base, first_record(segment_path(base, segments(base)[0]))) for base in bases]
     return [(base, process) for base, process in found if process is not None and process.format <= _record.FORMAT]
-
-
-def _look(opened: list[Journal], survey: Survey) -> None:
-    for journal in opened:
-        for record, _ in Cursor(journal.base):
-            survey.take(record)
