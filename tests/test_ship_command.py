@@ -201,11 +201,16 @@ def test_a_trace_that_would_be_too_large_is_refused(
     capsys.readouterr()
     assert ship(run, receiver, "--all", "--step", "1") == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step 1 ")]
-    assert "would make 0.4 MB" in line or "would make 0.5 MB" in line
-    assert "no trace above 0.1 MB" in line
+    assert re.search(r" more spans would make 4\d\d\.\d kB, and its budget allows 135\.0 kB: not sent\.", line)
     assert "--own-trace" in line
     assert "--force" in line
     assert len(arrived(receiver)) == before
+
+
+def test_a_small_budget_is_said_in_a_unit_that_fits(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit is the room that a few spans have, not what back ends open."""
+    assert ship(record("runs", 4, 10, trace_budget=10), receiver, "--all") == 1
+    assert "kB, and its budget allows 16.4 kB: not sent" in capsys.readouterr().out
 
 
 def test_own_trace(run: Path, receiver: Receiver) -> None:

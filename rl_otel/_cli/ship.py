@@ -58,7 +58,9 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     which.add_argument("--slowest", metavar="K", type=_count, default=0, help="also that of the K slowest of each step")
     which.add_argument("--all", action="store_true", help="also everything that the budget kept back")
     parser.add_argument("--own-trace", action="store_true", help="send a trajectory's detail as a linked trace")
-    parser.add_argument("--force", action="store_true", help="send also what makes a trace larger than back ends take")
+    parser.add_argument(
+        "--force", action="store_true", help="send also what makes a trace larger than its budget allows"
+    )
     parser.add_argument("--endpoint", metavar="URL", help="where to (OTEL_EXPORTER_OTLP_ENDPOINT)")
 
 
@@ -123,10 +125,14 @@ def _lines(account: Account, target: Target) -> list[str]:
 def _refused(each: Refused) -> str:
     trace = f"trace {each.trace.hex()}" if each.step is None else f"step {each.step} (trace {each.trace.hex()})"
     return (
-        f"{trace}: {each.spans:,} more spans would make {each.size / 1e6:.1f} MB, and back ends open no trace above "
-        f"{each.limit / 1e6:.1f} MB: not sent. --own-trace sends each trajectory as a trace of its own, --force sends "
+        f"{trace}: {each.spans:,} more spans would make {_bytes(each.size)}, and its budget allows "
+        f"{_bytes(each.limit)}: not sent. --own-trace sends each trajectory as a trace of its own, --force sends "
         "them all the same"
     )
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
 
 
 def _file(path: Path, config: Config) -> int:

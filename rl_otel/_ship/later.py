@@ -25,7 +25,7 @@ Pause = Callable[[float, bool], bool]
 
 
 class Refused(NamedTuple):
-    """A trace that would become larger than back ends take."""
+    """A trace that would become larger than its budget allows."""
 
     trace: bytes
     step: int | None
