@@ -186,13 +186,21 @@ class Runtime:
         elif self.journal.written:
             _safety.say(
                 "left",
-                "rl_otel: %s has what was not sent: %d spans pending, %d kept back, %d dropped",
+                "rl_otel: %s has what was not sent: %d spans pending, %d kept back, %d dropped%s",
                 self.folder.shown,
                 report.pending,
                 report.kept,
                 report.dropped,
-                level=logging.INFO if report else logging.WARNING,
+                self._how_to_send(report),
+                # What the budget kept is said by one process of a run.
+                level=logging.WARNING if self.identity.owns_root or not report else logging.INFO,
             )
+
+    def _how_to_send(self, report: Delivery) -> str:
+        if not report.pending and not report.kept:
+            return ""
+        wish = [] if report.pending else ["--all"]
+        return f"; to send it: {command('ship', self.folder.shown, *wish)}"
 
     def _delivery(self, timeout: float, *, last: bool = False) -> Delivery:
         self.journal.save()

@@ -16,6 +16,7 @@ from rl_otel import Delivery, _record, _runtime
 from rl_otel._clock import now
 from rl_otel._journal import journals
 from rl_otel._ship import route
+from rl_otel._terminal import command
 from tests.receiver import Answer, Receiver, black_hole, dead_port
 from tests.shipping import held_back
 from tests.waiting import PATIENCE, until
@@ -76,7 +77,8 @@ def test_a_dead_port_leaves_spans_pending_and_says_where(caplog: pytest.LogCaptu
     assert messages(caplog) == [
         f"http/protobuf to http://127.0.0.1:{port}/v1/traces: Connection refused; is a collector running there, and "
         "are host, port and http or https right?",
-        f"rl_otel: {folder.relative_to(Path.cwd())} has what was not sent: 3 spans pending, 0 kept back, 0 dropped",
+        f"rl_otel: {folder.relative_to(Path.cwd())} has what was not sent: 3 spans pending, 0 kept back, 0 dropped; "
+        f"to send it: {command('ship', folder.relative_to(Path.cwd()))}",
     ]
     assert len(journals(folder)) == 1
 

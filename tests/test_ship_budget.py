@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rl_otel
-from rl_otel import semconv
+from rl_otel import _cli, semconv
 from rl_otel._budget import Measure
 from rl_otel._otlp import encoding_of
 from rl_otel._record import End, Event, Foreign, Link
 from rl_otel._ship import plan
+from rl_otel._terminal import command
 from tests.receiver import Receiver
 from tests.shipping import arrived, copied, names, play, play_step, ship
 
@@ -78,14 +80,21 @@ def test_a_flush_does_not_wait_for_what_is_not_decided(receiver: Receiver) -> No
         assert rl_otel.flush(timeout=60) == rl_otel.Delivery(sent=1, pending=10)
 
 
-def test_the_temporary_folder_stays_where_something_was_kept(receiver: Receiver, tmp_path: Path) -> None:
-    """It has what the budget left out; one that has nothing goes."""
+def test_the_temporary_folder_stays_where_something_was_kept(
+    receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has what the budget left out, and one line says where and how to send it; one that has nothing goes."""
     for budget, left in ((10_000, 0), (30, 1)):
         rl_otel.configure(service_name="grpo", endpoint=receiver.http, run_id=f"run{budget}", trace_budget=budget)
         play_step(0, 8, 5)
         done = rl_otel.shutdown()
         assert bool(done.kept) == bool(left)
         assert len(list((tmp_path / "scratch").glob(f"rl-otel-*/run{budget}/*.journal"))) == left
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith(f"rl_otel: {done.folder} has what was not sent: 0 spans pending, {done.kept} kept back, ")
+    assert line.endswith(f"0 dropped; to send it: {command('ship', done.folder, '--all')}")
+    assert _cli.main([*shlex.split(line)[-3:], "--force", "--endpoint", receiver.http]) == 0
+    assert len(arrived(receiver)) == 2 * 90
 
 
 @pytest.mark.once
