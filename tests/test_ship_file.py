@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_otel import _cli
+from rl_otel import _cli, semconv
 from rl_otel._cli import ship as command
 from tests.otlp import from_json
 from tests.receiver import Answer, Receiver, dead_port, spans_of
@@ -78,6 +78,48 @@ def test_a_file_arrives_as_it_is(receiver: Receiver, capsys: pytest.CaptureFixtu
                 for span in scope.spans:
                     assert there[span.span_id] == (span, resource.resource, scope.scope)
     assert capsys.readouterr().out == f"24 spans sent to {receiver.http}/v1/traces\n"
+
+
+def test_a_step_of_a_file(receiver: Receiver) -> None:
+    """`--step` sends the trace of that step alone, with what in it does not name the step."""
+    _, file = exported()
+    span = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "x", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+    named = span | {"spanId": "3" * 16, "attributes": [{"key": "rl.step", "value": {"intValue": 1}}]}
+    traces = json.loads(file.read_text())
+    traces["resourceSpans"].append({"scopeSpans": [{"spans": [span, named, span | {"traceId": "4" * 32}]}]})
+    file.write_text(json.dumps(traces))
+    assert ship(file, receiver, "--step", "1") == 0
+    assert len(arrived(receiver)) == 12 + 2
+    ids = {span.proto.trace_id for span in receiver.spans if span.attributes.get(semconv.STEP_INDEX) == 1}
+    assert {span.proto.trace_id for span in receiver.spans} == ids
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--step", "9"), "no step 9 in run.json"),
+        (("--trajectory", "1/0"), "run.json is a file: --trajectory, --slowest and --own-trace go with a run folder"),
+        (("--slowest", "3"), "run.json is a file: --trajectory, --slowest and --own-trace go with a run folder"),
+    ],
+)
+def test_what_a_file_does_not_have_is_wrong_usage(
+    receiver: Receiver, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    """No option is ignored: the line says what goes with a file, and nothing is sent."""
+    _, file = exported()
+    assert ship(file, receiver, *options) == 2
+    assert capsys.readouterr().err == f"rl-otel ship: {said}\n"
+    assert receiver.requests == []
+
+
+def test_a_file_is_sent_each_time(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing notes what of a file was sent, and the help says so."""
+    _, file = exported()
+    assert (ship(file, receiver), ship(file, receiver)) == (0, 0)
+    assert len(receiver.spans) == 2 * 24
+    with pytest.raises(SystemExit):
+        _cli.main(["ship", "--help"])
+    assert "a file is sent anew each time" in capsys.readouterr().out
 
 
 @pytest.mark.once

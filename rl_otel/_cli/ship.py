@@ -26,7 +26,8 @@ _LONGEST: Final = 30.0  # s that it may ask to wait
 _DESCRIPTION = """\
 Send the spans of a run that the back end does not have yet, with the cuts that the run
 itself makes; --slowest, --trajectory and --all also send what the budget of a trace kept
-back. Where to is said by the variables of OpenTelemetry, as in the run. No span is sent twice.
+back. Where to is said by the variables of OpenTelemetry, as in the run. Of a run no span is
+sent twice; a file is sent anew each time, for nothing is noted beside it.
 """
 
 _EPILOG = """\
@@ -69,7 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = arguments.folder
     config = _config(arguments.endpoint)
     if path is not None and path.is_file() and path.suffix != ".journal":
-        return _file(path, config)
+        if arguments.trajectory is not None or arguments.slowest or arguments.own_trace:
+            raise NoRun(f"{path} is a file: --trajectory, --slowest and --own-trace go with a run folder")
+        return _file(path, config, arguments.step)
     return _run(arguments, config)
 
 
@@ -135,10 +138,10 @@ def _bytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
 
 
-def _file(path: Path, config: Config) -> int:
-    """Send a file of OTLP JSON, and return the exit code."""
+def _file(path: Path, config: Config, step: int | None) -> int:
+    """Send a file of OTLP JSON, or one step of it, and return the exit code."""
     from rl_otel._send import sender_for
-    from rl_otel._ship.file import NotOtlp, parts
+    from rl_otel._ship.file import NoStep, NotOtlp, parts
 
     if config.protocol == "grpc":
         raise NoRun(f"{path} is JSON, which grpc does not take: give the endpoint for http, mostly port 4318")
@@ -147,11 +150,11 @@ def _file(path: Path, config: Config) -> int:
     sent = left = 0
     try:
         with closing(sender_for(target)) as sender:
-            for part in parts(path):
+            for part in parts(path, step):
                 accepted = _posted(sender, part, config.timeout, patience, target)
                 sent += accepted
                 left += part.spans - accepted
-    except NotOtlp as error:
+    except (NotOtlp, NoStep) as error:
         raise NoRun(str(error)) from None
     sys.stdout.write(f"{sent:,} spans sent to {target.url}" + (f", {left:,} not\n" if left else "\n"))
     return 1 if left else 0
