@@ -75,8 +75,8 @@ def test_a_dead_port_leaves_spans_pending_and_says_where(caplog: pytest.LogCaptu
     assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=3, timed_out=True)
     folder = tmp_path / "scratch" / f"rl-otel-{os.geteuid()}" / "r1"
     assert messages(caplog) == [
-        f"http/protobuf to http://127.0.0.1:{port}/v1/traces: Connection refused; is a collector running there, and "
-        "are host, port and http or https right?",
+        f"rl_otel: http/protobuf to http://127.0.0.1:{port}/v1/traces: Connection refused; is a collector running "
+        "there, and are host, port and http or https right?",
         f"rl_otel: {folder.relative_to(Path.cwd())} has what was not sent: 3 spans pending, 0 kept back, 0 dropped; "
         f"to send it: {command('ship', folder.relative_to(Path.cwd()))}",
     ]
@@ -124,8 +124,8 @@ def test_refused_spans_are_counted_and_said(receiver: Receiver, caplog: pytest.L
     assert rl_otel.shutdown() == Delivery(sent=3, dropped=2)
     refusal, left = messages(caplog)
     assert refusal == (
-        f"http/protobuf to {receiver.http}/v1/traces: 400 Bad Request: no thanks; the receiver refuses what these "
-        "spans say"
+        f"rl_otel: http/protobuf to {receiver.http}/v1/traces: 400 Bad Request: no thanks; the receiver refuses what "
+        "these spans say"
     )
     assert left.endswith("has what was not sent: 0 spans pending, 0 kept back, 2 dropped")
 
@@ -152,8 +152,8 @@ def test_a_wrong_path_is_said_and_costs_no_span(
     until(lambda: messages(caplog))
     assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=2, timed_out=True)
     assert messages(caplog) == [
-        f"http/protobuf to {receiver.http}/traces: 404 Not Found: 404 page not found; OTLP receivers take traces at "
-        f"/v1/traces: try endpoint='{receiver.http}'"
+        f"rl_otel: http/protobuf to {receiver.http}/traces: 404 Not Found: 404 page not found; OTLP receivers take "
+        f"traces at /v1/traces: try endpoint='{receiver.http}'"
     ]
 
 
@@ -168,8 +168,8 @@ def test_a_page_for_browsers_is_no_delivery(
     until(lambda: messages(caplog))
     assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=2, timed_out=True)
     assert messages(caplog) == [
-        f"{protocol} to {receiver.http}/v1/traces: 200 OK with text/html; no OTLP receiver answers so; most listen on "
-        "4318: try endpoint='http://127.0.0.1:4318'"
+        f"rl_otel: {protocol} to {receiver.http}/v1/traces: 200 OK with text/html; no OTLP receiver answers so; most "
+        "listen on 4318: try endpoint='http://127.0.0.1:4318'"
     ]
 
 
@@ -180,7 +180,7 @@ def test_the_grpc_port_for_http_is_said_and_costs_no_span(receiver: Receiver, ca
     until(lambda: messages(caplog))
     assert rl_otel.shutdown(timeout=0.1) == Delivery(pending=2, timed_out=True)
     (line,) = messages(caplog)
-    assert f"http/protobuf to {receiver.grpc}/v1/traces: " in line
+    assert line.startswith(f"rl_otel: http/protobuf to {receiver.grpc}/v1/traces: ")
     assert "set protocol='grpc'" in line
 
 

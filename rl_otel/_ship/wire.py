@@ -96,7 +96,7 @@ class Wire:
         return self._sender.send(request.body(), len(request.pieces), self._timeout)
 
     def _tell(self, outcome: Outcome) -> None:
-        say("send", "%s", diagnose(self._target, outcome))
+        say("send", "rl_otel: %s", diagnose(self._target, outcome))
 
     def _is_back(self) -> None:
         if self._away:
