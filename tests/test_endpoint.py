@@ -140,10 +140,26 @@ def test_repairs_are_said_and_nothing_else(endpoint: str, note: str | None) -> N
     assert resolve(endpoint).notes == (() if note is None else (note,))
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "as_is", "notes"),
+    [
+        ("http://host:4318/v1/traces", False, ()),
+        ("http://host:4318/otlp/v1/traces/", False, ()),
+        ("http://host:4318/v1/traces", True, ("the path /v1/traces was read as /v1/metrics",)),
+        ("http://host:4318/v1/logs", False, ("the path /v1/logs was read as /v1/metrics",)),
+    ],
+)
+def test_a_path_for_traces_of_both_signals_is_not_said(endpoint: str, as_is: bool, notes: tuple[str, ...]) -> None:
+    """Metrics go beside the traces without a word; an endpoint for metrics alone with that path gets one."""
+    target = resolve(endpoint, signal="metrics", as_is=as_is)
+    assert target.path.endswith("/v1/metrics")
+    assert target.notes == notes
+
+
 def test_grpc_taken_from_the_port_is_said() -> None:
     """Whoever meant http on that port reads how to say so."""
     assert resolve("http://host:4317").notes == (
-        "port 4317 is OTLP's port for grpc, so grpc is used; protocol='http/protobuf' says otherwise",
+        "port 4317 is OTLP's port for grpc, so grpc is used; for http set protocol='http/protobuf'",
     )
 
 

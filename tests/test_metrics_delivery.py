@@ -97,6 +97,18 @@ def test_an_endpoint_for_spans_alone_leaves_metrics_in_a_named_run_folder(
     assert (caplog.messages, receiver.exports) == ([], [])
 
 
+def test_an_endpoint_with_the_path_for_traces_holds_for_metrics_too(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever pastes the whole URL for traces gets both, and no line about a path."""
+    rl_otel.configure(endpoint=f"{receiver.http}/v1/traces")
+    work()
+    assert rl_otel.shutdown()
+    assert {export.path for export in receiver.exports} == {"/v1/metrics"}
+    assert len(receiver.spans) == 6
+    assert caplog.messages == []
+
+
 def test_none_makes_no_metrics(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """With OTEL_METRICS_EXPORTER=none there is no export, no file and no thread."""
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")

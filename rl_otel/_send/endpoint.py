@@ -166,7 +166,7 @@ def _protocol(asked: str | None, scheme: str, port: int | None, url: SplitResult
     if scheme in {"grpc", "grpcs"}:
         return GRPC
     if port == GRPC_PORT and url.path in {"", "/"}:
-        notes.append(f"port {GRPC_PORT} is OTLP's port for grpc, so grpc is used; protocol={PROTOBUF!r} says otherwise")
+        notes.append(f"port {GRPC_PORT} is OTLP's port for grpc, so grpc is used; for http set protocol={PROTOBUF!r}")
         return GRPC
     return PROTOBUF
 
@@ -193,8 +193,9 @@ def _path(url: SplitResult, signal: str, as_is: bool, notes: list[str]) -> str:
     found = _SIGNAL.search(url.path.rstrip("/"))
     base = url.path.rstrip("/")[: found.start() if found else None].rstrip("/")
     if found:
-        path = base + end
-        if path != url.path.rstrip("/"):
+        path, given = base + end, url.path.rstrip("/")
+        # One for traces that holds for metrics too is no mistake.
+        if given != path and (as_is or given != f"{base}/v1/{TRACES}"):
             notes.append(f"the path {url.path} was read as {path}")
     elif as_is and url.path:
         path = url.path

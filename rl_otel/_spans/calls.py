@@ -83,13 +83,8 @@ class Call(Span):
         try:
             if stopwatch is not None:
                 stopwatch.resume()
-            if (
-                enclosing is None
-                or enclosing.finished
-                or error is not None
-                or self._extra is not None
-                or get_current() is not self.inside
-            ):
+            usual = enclosing is not None and not enclosing.finished and error is None and self._extra is None
+            if not usual or get_current() is not self.inside:
                 self._finish(runtime, error)
             else:
                 end = _clock.monotonic() + _clock.OFFSET
