@@ -174,9 +174,12 @@ def test_deltas_add_up(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> N
     assert starts[1:] == ends[:-1]
 
 
-def test_a_back_end_for_traces_alone_is_named_once(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("answer", [Answer(404), Answer(page="<html>")], ids=["404", "page"])
+def test_a_back_end_for_traces_alone_is_named_once(
+    answer: Answer, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
     """Where nothing takes metrics one line says what to set, and the spans are sent all the same."""
-    receiver.metrics_answer = Answer(404)
+    receiver.metrics_answer = answer
     rl_otel.configure(endpoint=receiver.http)
     for _ in range(3):
         work()

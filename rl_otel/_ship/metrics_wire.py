@@ -34,7 +34,7 @@ class MetricsWire:
         if outcome.ok and self._away:
             say(back, "rl_otel: %s answers again", self._target.url)
         self._away = outcome.state is State.RETRY
-        if outcome.fault is Fault.PATH:
+        if outcome.fault in {Fault.PATH, Fault.NO_RECEIVER}:
             # A back end for traces alone is no reason to say so every minute.
             say_once("no metrics", "rl_otel: metrics: %s. OTEL_METRICS_EXPORTER=none sends none", self._told(outcome))
         elif not outcome.ok or outcome.rejected:
