@@ -47,7 +47,8 @@ class Strike:
             self._called.clear()
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
+        # What is raised in a finalizer reaches nobody: CPython tells of it and goes on.
+        if not frame.f_code.co_filename.startswith(OURS) or frame.f_code.co_name == "__del__":
             return None
         if event == "call":
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
