@@ -29,9 +29,6 @@ def meter_of(runtime: Runtime, outlet: Callable[[Runtime], Outlet | None]) -> Me
 
 def _counts(runtime: Runtime) -> dict[str, int]:
     """Tell what became of the spans so far."""
-    journal, shipper = runtime.journal, runtime.shipper
-    written, lost = journal.written, journal.lost
-    kept, sent, dropped = written - journal.overflow.spans, 0, lost
-    if shipper is not None:
-        kept, sent, dropped = shipper.tally.kept, shipper.tally.sent, shipper.tally.dropped + lost
-    return {"ended": written + lost, "sent": sent, "kept": kept, "dropped": dropped}
+    written, lost = runtime.journal.written, runtime.journal.lost
+    told = runtime.states(written, lost)
+    return {"ended": written + lost, "sent": told.sent, "kept": told.kept, "dropped": told.dropped}

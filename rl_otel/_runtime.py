@@ -205,14 +205,16 @@ class Runtime:
     def _delivery(self, timeout: float, *, last: bool = False) -> Delivery:
         self.journal.save()
         written, lost = self.journal.written, self.journal.lost
+        done = self.shipper is None or self.shipper.flush(written, timeout, last=last)
+        return dataclasses.replace(self.states(written, lost), timed_out=not done, folder=self.folder.shown)
+
+    def states(self, written: int, lost: int) -> Delivery:
+        """Tell what has become of so many spans that were written, and so many that could not be."""
         if self.shipper is None:
             waiting = self.journal.overflow.spans
-            return Delivery(pending=waiting, kept=written - waiting, dropped=lost, folder=self.folder.shown)
-        done = self.shipper.flush(written, timeout, last=last)
+            return Delivery(pending=waiting, kept=written - waiting, dropped=lost)
         tally = dataclasses.replace(self.shipper.tally)  # the thread goes on counting
-        pending = max(written - tally.total, 0)
-        counts = tally.sent, pending, tally.kept, tally.dropped + lost
-        return Delivery(*counts, timed_out=not done, folder=self.folder.shown)
+        return Delivery(tally.sent, max(written - tally.total, 0), tally.kept, tally.dropped + lost)
 
     @property
     def workers(self) -> list[Worker]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rl_otel._gpu import sampler
 from tests import nvml as driver
+from tests import waiting
 from tests.cuda import Cuda, Device, installed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 GIB = 1 << 30
+
+until = partial(waiting.until, seconds=10.0)
 
 
 @pytest.fixture
@@ -34,14 +37,6 @@ def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> driver.Script:
     monkeypatch.setenv(driver.SCRIPT, str(script.path))
     monkeypatch.setattr(sampler, "INTERVAL", 0.005)
     return script
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait until something has happened on another thread."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.002)
 
 
 def look(times: int = 3) -> None:

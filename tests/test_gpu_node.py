@@ -62,7 +62,7 @@ class Watcher:
     def goes_on_in(self, phase: str) -> None:
         """Wait until its GPUs have spent more time in a phase."""
         before = self.ask().times.get(phase, 0.0)
-        until(lambda: self.ask().times.get(phase, 0.0) > before, 20.0)
+        until(lambda: self.ask().times.get(phase, 0.0) > before, seconds=20.0)
 
 
 @pytest.fixture
@@ -235,11 +235,11 @@ def test_no_device_is_told_by_two(watch: Callable[[str], Watcher], nvml: driver.
     nvml.set(driver.Device(driver.uuid(0)), driver.Device(driver.uuid(1)))
     both = [driver.uuid(0), driver.uuid(1)]
     first, second = watch("run"), watch("run")
-    until(lambda: len(first.ask().devices + second.ask().devices) >= 2, 20.0)
+    until(lambda: len(first.ask().devices + second.ask().devices) >= 2, seconds=20.0)
     assert sorted(first.ask().devices + second.ask().devices) == both
     teller, silent = (first, second) if first.devices else (second, first)
     teller.process.kill()
-    until(lambda: silent.ask().devices == both, 20.0)
+    until(lambda: silent.ask().devices == both, seconds=20.0)
 
 
 def test_the_monitor_shows_what_it_watches(nvml: driver.Script) -> None:

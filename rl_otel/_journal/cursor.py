@@ -10,7 +10,7 @@ from typing import Final
 
 from rl_otel import _record
 from rl_otel._journal.folder import segment_path, segments
-from rl_otel._journal.frames import frame_length, frame_size, payload_at
+from rl_otel._journal.frames import HEAD, frame_length, payload_at
 from rl_otel._journal.overflow import Overflow
 from rl_otel._journal.place import Place, offset_of, place_of, segment_of
 from rl_otel._journal.reader import Batch, batches, chunks, decoded
@@ -18,7 +18,6 @@ from rl_otel._journal.reader import Batch, batches, chunks, decoded
 _NOT_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _BEHIND: Final = 4  # segments that have ended, which a thread that was held up in its write may still reach
 _PIECE: Final = 1 << 16  # bytes that are read at a time to fetch from
-_HEAD: Final = frame_size(b"")
 
 
 class Cursor:
@@ -72,7 +71,7 @@ class Cursor:
 
     def fetch(self, place: Place) -> _record.Record | None:
         """Return the record at a place; None where its segment is gone."""
-        data, at = self._near_to(place, _HEAD)
+        data, at = self._near_to(place, HEAD)
         data, at = self._near_to(place, frame_length(data, at))
         payload = payload_at(data, at)
         return None if payload is None else decoded(payload)

@@ -15,16 +15,12 @@ _SHORT: Final = 4096  # bytes
 _LOOK: Final = 256  # bytes that could be summed while a mark is looked at
 _HEAD: Final = Struct("<2sII")  # the mark, the payload's length, its CRC-32
 head: Final = _HEAD.pack
+HEAD: Final = _HEAD.size  # bytes in front of a payload
 
 
 def frame(payload: bytes) -> bytes:
     """Return `payload` as it is written to a journal."""
     return head(MARK, len(payload), crc32(payload)) + payload
-
-
-def frame_size(payload: bytes) -> int:
-    """Return how many bytes `payload` takes in a journal."""
-    return _HEAD.size + len(payload)
 
 
 def frame_length(data: bytes, at: int) -> int:

@@ -42,7 +42,7 @@ class Watched(NamedTuple):
 
     timeline: Timeline
     buffers: Buffers
-    gpu: Callable[[], Gpu | None]  # asked late: it may begin after we do
+    gpu: Callable[[], Gpu]  # asked late: a forked child gets another one
     last: dict[table.Metric, Series[Last]]
 
 
@@ -99,8 +99,7 @@ def _device(column: int, *more: str) -> Callable[[Watched], Read]:
     """Return what reads one column of a GPU's readings; what the driver does not tell is left out."""
 
     def read(watched: Watched) -> Read:
-        gpu = watched.gpu()
-        for reading in gpu.readings() if gpu is not None else ():
+        for reading in watched.gpu().readings():
             value: Any = reading[column]
             if value is not None:
                 yield value, (reading[0], *more)
@@ -110,8 +109,7 @@ def _device(column: int, *more: str) -> Callable[[Watched], Read]:
 
 def _gpu_time(column: int) -> Callable[[Watched], Read]:
     def read(watched: Watched) -> Read:
-        gpu = watched.gpu()
-        for times in gpu.times() if gpu is not None else ():
+        for times in watched.gpu().times():
             seconds: Any = times[column]
             yield seconds, (times[0], times[1], times[2])
 
@@ -119,8 +117,7 @@ def _gpu_time(column: int) -> Callable[[Watched], Read]:
 
 
 def _gpu_peak(watched: Watched) -> Read:
-    gpu = watched.gpu()
-    for device, phase, peak in gpu.peaks() if gpu is not None else ():
+    for device, phase, peak in watched.gpu().peaks():
         yield peak, (phase, device)
 
 

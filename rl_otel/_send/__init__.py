@@ -11,7 +11,7 @@ from typing import Protocol
 from rl_otel._safety import pass_on
 from rl_otel._send.backoff import Backoff
 from rl_otel._send.diagnosis import diagnose
-from rl_otel._send.endpoint import GRPC, METRICS, PROTOCOLS, Target, resolve, shown
+from rl_otel._send.endpoint import GRPC, METRICS, PROTOCOLS, TRACES, Target, resolve, shown
 from rl_otel._send.outcome import Fault, Outcome, State
 from rl_otel._send.over_grpc import GrpcSender
 from rl_otel._send.over_http import HttpSender
@@ -21,6 +21,7 @@ from rl_otel._send.untraced import untraced
 __all__ = [
     "METRICS",
     "PROTOCOLS",
+    "TRACES",
     "Backoff",
     "Fault",
     "Outcome",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from rl_otel._config import Config, proxies
-from rl_otel._send import METRICS, Target, resolve
+from rl_otel._send import METRICS, TRACES, Target, resolve
 
 
 def target_of(config: Config, protocol: str | None = None) -> Target:
@@ -14,18 +14,7 @@ def target_of(config: Config, protocol: str | None = None) -> Target:
     Raises:
         ValueError: no address can be read from it.
     """
-    return resolve(
-        config.endpoint or "",
-        protocol or config.protocol,
-        as_is=config.endpoint_exact,
-        headers=config.headers,
-        gzip=config.compression == "gzip",
-        certificate=_file(config.certificate),
-        client_certificate=_file(config.client_certificate),
-        client_key=_file(config.client_key),
-        insecure=config.insecure,
-        proxies=proxies(),
-    )
+    return _resolved(config, "", TRACES, protocol)
 
 
 def metrics_target_of(config: Config) -> Target:
@@ -34,20 +23,29 @@ def metrics_target_of(config: Config) -> Target:
     Raises:
         ValueError: no address can be read from it.
     """
+    return _resolved(config, "metrics_", METRICS)
+
+
+def _resolved(config: Config, prefix: str, signal: str, protocol: str | None = None) -> Target:
+    """Return where one of the two endpoints leads: their settings differ in what the names begin with."""
+
+    def told(name: str) -> Any:
+        return getattr(config, prefix + name)
+
+    def file(name: str) -> str | None:
+        path = told(name)
+        return None if path is None else str(path)
+
     return resolve(
-        config.metrics_endpoint or "",
-        config.metrics_protocol,
-        signal=METRICS,
-        as_is=config.metrics_endpoint_exact,
-        headers=config.metrics_headers,
-        gzip=config.metrics_compression == "gzip",
-        certificate=_file(config.metrics_certificate),
-        client_certificate=_file(config.metrics_client_certificate),
-        client_key=_file(config.metrics_client_key),
-        insecure=config.metrics_insecure,
+        told("endpoint") or "",
+        protocol or told("protocol"),
+        signal=signal,
+        as_is=told("endpoint_exact"),
+        headers=told("headers"),
+        gzip=told("compression") == "gzip",
+        certificate=file("certificate"),
+        client_certificate=file("client_certificate"),
+        client_key=file("client_key"),
+        insecure=told("insecure"),
         proxies=proxies(),
     )
-
-
-def _file(path: Path | None) -> str | None:
-    return None if path is None else str(path)

@@ -161,7 +161,6 @@ class Generate(Call):
 
     name = semconv.GENERATE
     words = semconv.WORDS[semconv.GENERATE]
-    places = _PLACES
 
     def __init__(
         self,
@@ -231,7 +230,6 @@ class EnvCall(Call):
     """
 
     words = semconv.WORDS[semconv.ENV_STEP]
-    places = _PLACES
     tool: str | None = None
 
     def __init__(self, environment: str | None = None) -> None:
