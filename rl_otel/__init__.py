@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rl_otel._nothing import NOTHING
 
 if TYPE_CHECKING:
+    from rl_otel import context
     from rl_otel._configure import configure
     from rl_otel._runtime import flush, shutdown
     from rl_otel._ship import Delivery
@@ -59,6 +60,7 @@ __all__ = [
     "buffer",
     "checkpoint",
     "configure",
+    "context",
     "current",
     "data",
     "env_reset",
@@ -84,10 +86,12 @@ __all__ = [
     "weight_sync",
 ]
 
+_MODULES = ("context",)
 _HOME = {
     "Delivery": "_ship",
     "__version__": "_version",
     "configure": "_configure",
+    "context": "context",
     "flush": "_runtime",
     "shutdown": "_runtime",
 }
@@ -107,7 +111,7 @@ def __getattr__(name: str) -> Any:
     names = __all__ if name == "configure" else [name]
     try:
         _loading.add(thread)
-        found = {each: getattr(import_module(f"rl_otel.{_HOME.get(each, '_spans.openers')}"), each) for each in names}
+        found = {each: _loaded(each) for each in names}
     except ImportError:
         if sys.is_finalizing():
             return NOTHING
@@ -116,6 +120,11 @@ def __getattr__(name: str) -> Any:
         _loading.discard(thread)
     globals().update(found)  # so that the next use is an ordinary look-up
     return found[name]
+
+
+def _loaded(name: str) -> Any:
+    module = import_module(f"rl_otel.{_HOME.get(name, '_spans.openers')}")
+    return module if name in _MODULES else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -44,11 +44,15 @@ class Register:
             self._last_step = self._last_step + 1 if number is None else number
             return self._last_step
 
-    def step(self, index: int) -> tuple[bytes, bytes]:
-        """Return trace and root span of a step, the same in all processes of the run; opened again, new ones."""
+    def next_opening(self, index: int) -> int:
+        """Return 1, 2, 3… for the openings of a step in this process."""
         with self._lock:
-            opened = self._openings[index] = self._openings.get(index, 0) + 1
-        return _ids.derive(*self._run, semconv.STEP, index, opened)
+            opening = self._openings[index] = self._openings.get(index, 0) + 1
+        return opening
+
+    def step(self, index: int, opening: int) -> tuple[bytes, bytes]:
+        """Return trace and root span of an opening of a step, the same in all processes of the run."""
+        return _ids.derive(*self._run, semconv.STEP, index, opening)
 
     def next_trajectory(self) -> str:
         """Return a name, unique in the run, for a trajectory that has none and stands alone."""

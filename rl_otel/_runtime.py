@@ -69,6 +69,8 @@ class Runtime:
         self.printer = Printer(self.began, prints=_prints(config, identity))
         self.late = Late(self.journal.append, self.printer.late)
         self.policy_version: int | None = None
+        self.policy_sync: tuple[bytes, bytes] | None = None  # trace and span of the weight_sync it came with
+        self.policy_learned = True  # from carriers, if at all
         self.keeper = Keeper(self.timeline, self.late, self._announce, self._tend)
         self._outlets = outlets
         self.plan = _plan(config, identity)
@@ -115,6 +117,16 @@ class Runtime:
         """Whether a trace is sent: decided by its id, so by every process alike, as TraceIdRatioBased does."""
         ratio = self.config.sampled
         return ratio >= 1.0 or int.from_bytes(trace[8:], "big") < round(ratio * (1 << 64))
+
+    @property
+    def phase(self) -> str:
+        """What the loop of this process is doing; empty where it has none."""
+        return self.timeline.phase if self.timeline.steps or self.timeline.active is not None else ""
+
+    def learn(self, version: int, sync: tuple[bytes, bytes] | None) -> None:
+        """Take the policy's version from a carrier, unless a `weight_sync` of this process or a later carrier told."""
+        if self.policy_learned and version >= (self.policy_version or version):
+            self.policy_version, self.policy_sync = version, sync
 
     # --- what has ended -----------------------------------------------------------------------------------------------
 
@@ -226,7 +238,8 @@ class Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self._fall_silent()
         child = Runtime(self.config, self.identity.forked(), self.folder, self._outlets)
-        child.policy_version = self.policy_version
+        child.policy_version, child.policy_sync = self.policy_version, self.policy_sync
+        child.policy_learned = self.policy_learned
         child.register = self.register.forked(child.identity)
         child.gpu = Gpu(self.config, child.identity, child.timeline, self.gpu.forget())
         return child

@@ -32,6 +32,10 @@ class Plan:
         """Return it as a journal has it."""
         return asdict(self)
 
+    def part_of(self, whole: int) -> int:
+        """Return of what all processes together may have of one trace what this one may, as of the budget."""
+        return max(whole * self.quota // max(self.budget, 1), 1 if self.quota else 0)
+
     def limits(self, measure: Measure) -> Budget:
         """Return how much of one trace goes."""
         return Budget.of(self.budget, envelope=measure.envelope, window=self.delay, batch=self.batch)

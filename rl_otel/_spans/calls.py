@@ -187,7 +187,7 @@ class Generate(Call):
 
     def _opened(self, runtime: Runtime) -> None:
         attributes, gathering, purpose = self._attributes, self.gathering, self.purpose
-        if gathering is not None and gathering.is_trajectory:
+        if gathering is not None and gathering.counts_turns:
             if purpose == semconv.PURPOSE_POLICY:
                 gathering.turns_by_call = True
                 gathering.turn += 1
@@ -242,7 +242,7 @@ class EnvCall(Call):
 
     def _opened(self, runtime: Runtime) -> None:
         gathering = self.gathering
-        if gathering is not None and gathering.is_trajectory:
+        if gathering is not None and gathering.counts_turns:
             if not gathering.turns_by_call and self.name == semconv.ENV_STEP:
                 gathering.turn += 1
             self._attributes[semconv.TURN] = gathering.turn

@@ -20,6 +20,7 @@ class Gathering:
 
     def __init__(self, owner: str, around: Gathering | None) -> None:
         self.is_trajectory = owner == semconv.TRAJECTORY  # else its owner is a rollout or an eval
+        self.counts_turns = self.is_trajectory
         self.around = around
         self.ended = False
         self.children: list[tuple[str, int, int]] = []
@@ -72,8 +73,9 @@ class Books:
     Kept handles lead to here and no further, so when the step has ended it takes what is written, and leaves nothing.
     """
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, opening: int = 1) -> None:
         self.index = index
+        self.opening = opening  # which of that step it is
         self.phases: list[_figures.Phase] = []
         self.trajectories: list[_figures.Trajectory] = []
         self.consumed: list[_record.Link] = []  # wait for the next train span
@@ -81,6 +83,6 @@ class Books:
         self.ended = False
         self._rollouts = count()
 
-    def next_rollout(self) -> int:
-        """Return 0, 1, 2… for the rollouts of this step."""
+    def next_rollout(self) -> int | None:
+        """Return 0, 1, 2… for the rollouts of this step; None where they are not known."""
         return next(self._rollouts)

@@ -27,6 +27,7 @@ from rl_otel._spans.phase import (
     Values,
     Wait,
 )
+from rl_otel._spans.remote import Remote
 from rl_otel._spans.span import Span
 from rl_otel._spans.step import Step, steps
 from rl_otel._spans.trajectory import Trajectory
@@ -63,10 +64,10 @@ def current(name: str | None = None) -> Any:
     """
     span: Span | None = ambient.current()
     if name is None:
-        return NULL if span is None else span
+        return NULL if span is None or isinstance(span, Remote) else span
     name = semconv.NAMES.get(str(name), str(name))
     while span is not None:
-        if span.name == name:
+        if span.name == name and not isinstance(span, Remote):
             return span
         span = ambient.nearest(ambient.beyond(span))
     if name not in KINDS:

@@ -10,6 +10,7 @@ from rl_otel._metrics import events
 from rl_otel._spans import misuse
 from rl_otel._spans.gather import Gathering
 from rl_otel._spans.parent import Parent
+from rl_otel._spans.remote import Remote
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Phase(Parent):
         return self.gathering is None or not self.gathering.is_trajectory
 
     def _fits(self, enclosing: Span) -> bool:
-        if isinstance(enclosing, Phase):
+        if isinstance(enclosing, Phase) or super()._fits(enclosing):
+            return True
+        if isinstance(enclosing, Remote) and enclosing.name in semconv.PHASES:
             return True
         return enclosing.name == semconv.STEP if self.is_phase else self.name in semconv.PART_OF
 
@@ -234,7 +237,9 @@ class Rollout(Named):
 
     def _opened(self, runtime: Runtime) -> None:
         if self.step is not None and self.name == semconv.ROLLOUT:
-            self._attributes[semconv.ROLLOUT_INDEX] = self.step.next_rollout()
+            index = self.step.next_rollout()
+            if index is not None:
+                self._attributes[semconv.ROLLOUT_INDEX] = index
         super()._opened(runtime)
 
     def _take_all(self, words: Mapping[str, Any]) -> None:

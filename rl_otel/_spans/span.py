@@ -257,8 +257,8 @@ class Span(OtelSpan, metaclass=misuse.Opener):
             self.extra.links.append(_record.Link(trace, span, {}))
 
     def _fits(self, enclosing: Span) -> bool:
-        """Whether `enclosing` will do though it is none of `places`; with nothing around it a span is in place."""
-        return False
+        """Whether `enclosing` will do though it is none of `places`: inside nothing that we know a span is in place."""
+        return not enclosing.name
 
     def _out_of_place(self, enclosing: Span) -> None:
         misuse.out_of_place(self, enclosing)

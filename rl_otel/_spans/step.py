@@ -13,6 +13,7 @@ from rl_otel._safety import say, say_once, swallow
 from rl_otel._spans import misuse
 from rl_otel._spans.gather import Books
 from rl_otel._spans.parent import Parent
+from rl_otel._spans.remote import Remote, RemoteBooks
 from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
@@ -91,15 +92,27 @@ class Step(Parent):
         if enclosing is not None:  # a step is a root wherever it is opened
             self._parent, self.mode, self.gathering = b"", None, None
             self._attributes.clear()
-        trace, root = runtime.register.step(self.index)
+        joined = self._joined(enclosing)
+        opening = runtime.register.next_opening(self.index) if joined is None else joined.opening
+        trace, root = runtime.register.step(self.index, opening)
         self._root(trace, runtime)
-        if runtime.identity.owns_root:
+        if runtime.identity.owns_root and joined is None:
             self._span = root
         else:
             self._parent = root
             self._attributes[semconv.RANK] = runtime.identity.rank
-        self.step = Books(self.index)
+        if isinstance(enclosing, Remote) and enclosing.seen.trace != trace:
+            self._beneath(enclosing.get_span_context())
+        self.step = Books(self.index, opening)
         self._phases, self._trajectories = self.step.phases, self.step.trajectories
+
+    def _joined(self, enclosing: Span | None) -> RemoteBooks | None:
+        """Return the step that a carrier around it tells of, where it is this one."""
+        books = enclosing.step if enclosing is not None else None
+        return books if isinstance(books, RemoteBooks) and books.index == self.index else None
+
+    def _fits(self, enclosing: Span) -> bool:
+        return isinstance(enclosing, Remote)
 
     def _number(self, runtime: Runtime) -> int:
         if self._index is None:
