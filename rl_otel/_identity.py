@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 DRIVER: Final = "driver"
 TRAINER: Final = "trainer"
+MONITOR: Final = "monitor"  # watches the GPUs of a node, and has no loop
 
 #: Roles that serve the loop: one of them never owns a step's root, whatever rank it has among its own.
-SERVING: Final = frozenset({"generator", "env", "reward"})
+SERVING: Final = frozenset({"generator", "env", "reward", MONITOR})
 
 _LONGEST: Final = 100  # characters of a run id: it names a folder
 _NO_STEP: Final = (

@@ -84,16 +84,20 @@ class Runtime:
     def _first_record(self) -> _record.Process:
         """Return what a journal begins with. Asked for with the first span: who records nothing starts no thread."""
         self.keeper.start()
-        self.gpu.look()
         if self.shipper is not None:
             self.shipper.start()
-        if self.meter is not None and not self.meter.start():
-            self.meter = self.measure = None
+        self.watch()
         who = self.identity
         monotonic = self.began - _clock.OFFSET
         return _record.Process(
             _record.FORMAT, who.run_id, who.restart, self.resource, self.began, monotonic, self.plan.written()
         )
+
+    def watch(self) -> None:
+        """Begin to look at GPUs and to export metrics: with the first span, or at once for who does nothing else."""
+        self.gpu.look()
+        if self.meter is not None and not self.meter.start():
+            self.meter = self.measure = None
 
     def _make_shipper(self) -> Shipper | None:
         outlet = self._outlets.spans(self)

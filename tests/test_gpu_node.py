@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +16,10 @@ import rl_otel
 from rl_otel._cli import main
 from rl_otel._gpu import node
 from rl_otel.testing import capture
-from tests import needs, process
+from tests import metrics, needs, process
 from tests import nvml as driver
 from tests.gpus import nvml, until
+from tests.receiver import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +41,17 @@ WATCHER = """
     for line in sys.stdin:
         times = {time.phase: time.sampled for time in gpu.times() if time.role == "generator"}
         print(json.dumps([times, sorted(reading.hw_id for reading in gpu.readings())]), flush=True)
+"""
+
+
+#: The command, which waits so many seconds for a first sight of a GPU.
+MONITOR = """
+    import sys
+    from rl_otel._cli import gpu_monitor, main
+    from rl_otel._gpu import sampler
+
+    sampler.INTERVAL, gpu_monitor._PATIENCE = 0.005, float(sys.argv[1])
+    raise SystemExit(main(["gpu-monitor"]))
 """
 
 
@@ -245,22 +258,60 @@ def test_no_device_is_told_by_two(watch: Callable[[str], Watcher], nvml: driver.
 def test_the_monitor_shows_what_it_watches(nvml: driver.Script) -> None:
     """`rl-otel gpu-monitor` names each device, and at its end the time in each phase."""
     nvml.set(driver.Device(driver.uuid(0)), driver.Device(driver.uuid(1), utilization_error=driver.NOT_SUPPORTED))
-    script = """
-        from rl_otel._cli import main
-        from rl_otel._gpu import sampler
-        sampler.INTERVAL = 0.005
-        raise SystemExit(main(["gpu-monitor"]))
-    """
-    monitor = process.start(script, env=nvml.environment)
+    monitor = process.start(MONITOR, "30", env={**nvml.environment, "RL_OTEL_RUN_ID": "r1"})
     assert monitor.stdout is not None
-    assert [monitor.stdout.readline() for _ in range(2)] == [
+    assert [monitor.stdout.readline() for _ in range(3)] == [
         f"{driver.uuid(0)} H200, 10.00 of 140.00 GiB, 50 %, 300 W\n",
         f"{driver.uuid(1)} H200, 10.00 of 140.00 GiB, 300 W\n",
+        "exported to rl-otel-runs/r1 every 10 s\n",
     ]
     monitor.send_signal(signal.SIGINT)
     rest, errors = monitor.communicate(timeout=20)
     assert (monitor.returncode, errors) == (0, "")
     assert re.fullmatch(r"(unknown: [\d.]+m?s watched, busy 50 %\n)?", rest)
+    (found,) = metrics.in_folder(Path("rl-otel-runs/r1"))
+    assert {point.attributes["hw.id"] for point in found["hw.power"]} == {driver.uuid(0), driver.uuid(1)}
+
+
+def test_the_monitor_exports_gpus_in_the_phases_of_a_run(nvml: driver.Script) -> None:
+    """Phases in one process, GPU in `rl-otel gpu-monitor`: a receiver gets time and busy time of each phase."""
+    nvml.set(driver.Device(driver.uuid(0), utilization=25))
+    with Receiver() as receiver:
+        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.http, "OTEL_METRIC_EXPORT_INTERVAL": "50"}
+        monitor = process.start(MONITOR, "30", env={**nvml.environment, **settings})
+
+        def told() -> set[str]:
+            found = metrics.last(receiver.exports) if receiver.exports else {}
+            return {point.attributes["rl.phase"] for point in found.get("rl.gpu.time", [])}
+
+        until(lambda: "unknown" in told())
+        with capture(), rl_otel.step(0):
+            with rl_otel.rollout():
+                until(lambda: "rollout" in told())
+            with rl_otel.train():
+                until(lambda: "train" in told())
+        monitor.send_signal(signal.SIGTERM)
+        assert monitor.communicate(timeout=20)[1] == ""
+        found = metrics.last(receiver.exports)
+    for point in found["rl.gpu.busy.time"]:
+        where = {**point.attributes, "hw.id": driver.uuid(0), "rl.role": "monitor"}
+        assert where == point.attributes
+        assert point.value == pytest.approx(0.25 * metrics.one(found, "rl.gpu.time", where).value)
+    assert [point.value for point in found["hw.gpu.utilization"]] == [0.25]
+    assert "rl.phase.active" not in found
+    assert "rl.trajectories.active" not in found
+
+
+def test_two_monitors_export_each_device_once(nvml: driver.Script) -> None:
+    """A second monitor of the node finds all GPUs watched, says so and ends; no figure is told twice."""
+    first = process.start(MONITOR, "30", env=nvml.environment)
+    assert first.stdout is not None
+    assert first.stdout.readline().startswith(driver.uuid(0))
+    second = process.run(MONITOR, "0.2", env=nvml.environment, check=False)
+    assert (second.returncode, second.stdout) == (1, "")
+    assert "all are watched by others" in second.stderr
+    first.send_signal(signal.SIGTERM)
+    assert first.communicate(timeout=20)[1] == ""
 
 
 def test_a_monitor_without_gpus_says_so(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rl_otel._cli.common import add_verb, complain
 from rl_otel._config import Config
+from rl_otel._identity import MONITOR
 from rl_otel._table import exact, percent
 from rl_otel._terminal import printable
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from rl_otel._readings import Reading, Time
+    from rl_otel._runtime import Runtime
 
 _GIB: Final = 1 << 30
 _PATIENCE: Final = 30.0  # s for a driver's first answer
 
 _DESCRIPTION = """\
-Watch every GPU of this node that no other process watches, and note what time it spends, and
-how busy, in each phase of the run that is here. Ends by Ctrl-C, and prints that then.
+Watch every GPU of this node that no other process watches, and what time it spends, and how
+busy, in each phase of the run that is here. That is exported as the metrics of a run are: to
+the endpoint of the environment, or into a run folder. Ends by Ctrl-C, and prints it then.
 """
 
 _EPILOG = """\
@@ -42,17 +45,18 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Watch until somebody ends it, and return the exit code."""
     from rl_otel import _configure, _runtime  # only who watches pays for it
-    from rl_otel._gpu import MONITOR
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _configure.begin(Config.load(gpu_all=True, role=MONITOR))
-    gpu = None if _runtime.active is None else _runtime.active.gpu
+    runtime = _runtime.active
+    gpu = None if runtime is None else runtime.gpu
     try:
         found = [] if gpu is None else _first(gpu)
-        if not found:
+        if runtime is None or not found:
             complain("gpu-monitor", "there is no GPU here, or all are watched by others")
             return 1
-        _tell(map(_device, found))
+        runtime.watch()
+        _tell([*map(_device, found), _where(runtime)])
         while True:
             time.sleep(1.0)
     except KeyboardInterrupt:
@@ -68,6 +72,17 @@ def _first(gpu: Any) -> list[Reading]:
     while not (found := gpu.readings()) and any(worker.alive for worker in gpu.workers) and time.monotonic() < until:
         time.sleep(0.02)
     return list(found)
+
+
+def _where(runtime: Runtime) -> str:
+    """Return the line that says where metrics go."""
+    from rl_otel._send import shown
+
+    config = runtime.config
+    if runtime.meter is None:
+        return "nothing is exported"
+    where = runtime.folder.shown if config.metrics_endpoint is None else shown(config.metrics_endpoint)
+    return f"exported to {where} every {config.metrics_interval:g} s"
 
 
 def _tell(lines: Iterable[str]) -> None:

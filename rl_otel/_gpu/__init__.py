@@ -12,7 +12,7 @@ Nothing here imports torch or a driver's library before the host has, initialise
 
 from __future__ import annotations
 
-from rl_otel._gpu.gpu import MONITOR, Gpu
+from rl_otel._gpu.gpu import Gpu
 from rl_otel._gpu.watch import Watch
 
-__all__ = ["MONITOR", "Gpu", "Watch"]
+__all__ = ["Gpu", "Watch"]

@@ -13,13 +13,12 @@ from rl_otel._gpu.node import Note, Others
 from rl_otel._gpu.vendors import Allocator
 from rl_otel._gpu.watch import Watch
 from rl_otel._gpu.watching import Watching
-from rl_otel._identity import Identity
+from rl_otel._identity import MONITOR, Identity
 from rl_otel._readings import Peak, Reading, Time
 from rl_otel._thread import Worker
 from rl_otel._timeline import Timeline
 
 _MOST: Final = 1024  # peaks of a device in a phase that are kept
-MONITOR: Final = "monitor"  # the role of who has no run of its own
 
 
 class Gpu:
@@ -48,7 +47,8 @@ class Gpu:
             lock=self._lock,
         )
         self._note = Note(identity.run_id, identity.pid, identity.rank, owns_root=identity.owns_root)
-        self._others = Others(None if identity.role == MONITOR else identity.run_id)
+        # A monitor that no run was named to watches for whichever is here.
+        self._others = Others(None if identity.role == MONITOR and not identity.shared else identity.run_id)
         self._last: dict[tuple[int, str], int] = {}
         self._has_phases = False
         self._over = False

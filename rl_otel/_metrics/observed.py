@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from rl_otel import semconv
 from rl_otel import semconv_metrics as table
 from rl_otel._clock import now
+from rl_otel._identity import MONITOR
 from rl_otel._metrics.series import NANO, Attributes, Series
 from rl_otel._timeline import Timeline
 
@@ -75,6 +76,16 @@ def _trajectory_age(watched: Watched) -> Read:
     yield max(moment - oldest, 0) / NANO, ()
 
 
+def _of_a_loop(read: Callable[[Watched], Read]) -> Callable[[Watched], Read]:
+    """Return what reads of a loop; nothing where the process has none: it is not idle, and no trajectories are 0."""
+
+    def read_of_loop(watched: Watched) -> Read:
+        if watched.timeline.role != MONITOR:
+            yield from read(watched)
+
+    return read_of_loop
+
+
 def _last(row: table.Metric) -> Callable[[Watched], Read]:
     def read(watched: Watched) -> Read:
         for last in watched.last[row]:
@@ -123,10 +134,10 @@ def _gpu_peak(watched: Watched) -> Read:
 
 #: How each observed metric is read: values, each with those of the metric's attributes.
 OBSERVED: Final[dict[table.Metric, Callable[[Watched], Read]]] = {
-    table.PHASE_ACTIVE: _phase_active,
-    table.PHASE_AGE: _phase_age,
-    table.ACTIVE: _trajectories,
-    table.TRAJECTORY_AGE: _trajectory_age,
+    table.PHASE_ACTIVE: _of_a_loop(_phase_active),
+    table.PHASE_AGE: _of_a_loop(_phase_age),
+    table.ACTIVE: _of_a_loop(_trajectories),
+    table.TRAJECTORY_AGE: _of_a_loop(_trajectory_age),
     table.ENV_RATIO: _last(table.ENV_RATIO),
     table.REWARD: _last(table.REWARD),
     table.LOSS: _last(table.LOSS),
