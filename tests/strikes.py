@@ -58,6 +58,8 @@ class Strike:
                 self._pass()
             name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
             self._called[frame] = name.startswith(("CALL", "JUMP_BACKWARD"))
+        elif event == "exception":
+            self._called[frame] = False  # nor behind a call that has raised: struck there, CPython keeps that for good
         elif event == "return" and frame.f_back is not None:
             self._called[frame.f_back] = False  # nothing comes in behind a call of a function in Python
         return self._trace
