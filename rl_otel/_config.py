@@ -15,7 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from rl_otel import _kinds as kinds
 from rl_otel import semconv
-from rl_otel._safety import pass_on, say
+from rl_otel._safety import nearest, pass_on, say, say_once
+
+_OURS: Final = "RL_OTEL_"
+_NO_SETTINGS: Final = ("RL_OTEL_PARENT", "RL_OTEL_TEST_")  # what a process tells its children, and what our tests say
 
 
 def variable(name: str) -> str | None:
@@ -227,6 +230,20 @@ _SHARED: Final = {
 def proxies() -> dict[str, str]:
     """Return `HTTP_PROXY` and its kin, which all programs share."""
     return {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+
+
+def check_names() -> None:
+    """Tell of variables with our prefix that are none of ours: a setting that is misspelt is not in force."""
+    known = tuple(name for knob in KNOBS for name in knob.variables if name.startswith(_OURS))
+    for name in os.environ:
+        if name.startswith(_OURS) and not name.startswith(_NO_SETTINGS) and name not in known:
+            meant = nearest(name, known)
+            say_once(
+                f"variable {meant}",
+                "rl_otel: %s is no setting, and is ignored%s",
+                name[:100],
+                f"; did you mean {meant}?" if meant else ": docs/environment.md has them all",
+            )
 
 
 def run_dir() -> Path | None:

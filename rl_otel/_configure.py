@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rl_otel import _metrics, _runtime
-from rl_otel._config import Config
+from rl_otel._config import Config, check_names
 from rl_otel._runtime import Outlets, Runtime
 from rl_otel._safety import pass_on, say, say_once, swallow
 from rl_otel._send import Target, prepare, shown
@@ -69,6 +69,7 @@ def begin(config: Config) -> None:
         say_once("disabled", "rl_otel: OTEL_SDK_DISABLED is set: nothing is recorded", level=logging.INFO)
         return
     try:
+        check_names()
         runtime = _runtime.configure(Outlets(_outlet, _metrics_outlet), config)
         if runtime is not None:
             from rl_otel import _bridge  # the SDK takes long to import: only who records pays for it

@@ -9,10 +9,15 @@ from typing import Final
 
 from rl_otel import _ids, semconv
 from rl_otel._identity import Identity
-from rl_otel._safety import say
+from rl_otel._safety import say, say_once
 
 RECENT: Final = 16_384  # trajectories inside steps that a later step can link to by their id
 _KNOWN: Final = 100_000  # trajectories of a trace of their own that are remembered, to tell a repeated id
+
+_AGAIN: Final = (
+    "rl_otel: step %d was opened before in this process; this one is a trace of its own, beside the first. If "
+    "it is the next one, give step() the number that your trainer logs, or none, and steps are counted"
+)
 
 
 class Register:
@@ -48,6 +53,8 @@ class Register:
         """Return 1, 2, 3… for the openings of a step in this process."""
         with self._lock:
             opening = self._openings[index] = self._openings.get(index, 0) + 1
+        if opening > 1:
+            say_once("step again", _AGAIN, index)
         return opening
 
     def step(self, index: int, opening: int) -> tuple[bytes, bytes]:

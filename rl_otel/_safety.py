@@ -20,6 +20,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _log: Final = logging.getLogger("rl_otel")
 _EVERY: Final = 60.0  # s between two lines of one key
+_CLOSE: Final = 0.8  # of `difflib`: "los" and "loss" are, "kl_loss" and "loss" are words of their own
 
 #: Set by `rl_otel.testing`: raise what would be swallowed.
 strict = False
@@ -63,6 +64,14 @@ def say_once(key: str, message: str, *args: object, level: int = logging.WARNING
     """Log one line, once in the life of the process for each `key`."""
     if key not in _said:
         say(key, message, *args, level=level)
+
+
+@functools.lru_cache(maxsize=1024)
+def nearest(word: str, known: tuple[str, ...]) -> str | None:
+    """Return the known word that was probably meant; remembered, for looking is slow."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, 1, _CLOSE)), None)
 
 
 def swallow(where: str, error: Exception) -> None:

@@ -178,6 +178,7 @@ SYNC_PART_SPAN: Final = "weight_sync.{part}"
 PAUSE: Final = "pause"
 TRANSFER: Final = "transfer"
 RESUME: Final = "resume"
+SYNC_PARTS: Final = (PAUSE, "gather", TRANSFER, "load", RESUME)
 
 # --- GPU, on any phase: of several devices the maximum, memory in bytes -----------------------------------------------
 GPU_PEAK: Final = "rl.gpu.memory.allocated.peak"

@@ -50,6 +50,23 @@ def test_an_argument_that_is_not_known_is_a_type_error() -> None:
         rl_otel.configure(servise_name="grpo")  # type: ignore[call-arg]
 
 
+def test_a_variable_that_is_none_of_ours_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A setting that is misspelt is not in force, and the line names the one that was probably meant."""
+    monkeypatch.setenv("RL_OTEL_RUNDIR", "elsewhere")
+    monkeypatch.setenv("RL_OTEL_SOMETHING", "1")
+    monkeypatch.setenv("RL_OTEL_RUN_DIR", "runs")
+    monkeypatch.setenv("OTEL_ANYTHING", "of others")
+    for _ in range(2):
+        rl_otel.configure()
+        rl_otel.shutdown()
+    assert sorted(caplog.messages) == [
+        "rl_otel: RL_OTEL_RUNDIR is no setting, and is ignored; did you mean RL_OTEL_RUN_DIR?",
+        "rl_otel: RL_OTEL_SOMETHING is no setting, and is ignored: docs/environment.md has them all",
+    ]
+
+
 def test_after_a_wrong_call_a_right_one_works() -> None:
     """A refused call leaves no half-configured process behind."""
     with pytest.raises(ValueError, match="protocol"):

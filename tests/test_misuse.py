@@ -225,8 +225,8 @@ def test_a_step_inside_another_span_is_a_root_with_one_line(
 ) -> None:
     """A step that was never ended is the usual reason, so the line names it and the way to end it."""
     with opener():
-        for _ in range(2):
-            with rl_otel.step(5):
+        for index in (5, 6):
+            with rl_otel.step(index):
                 pass
     assert lines(caplog) == [
         f"rl_otel: step 5 was opened inside {shown}, which is still open, and is a trace of its own all the same. "
@@ -291,6 +291,31 @@ def test_a_phase_may_have_the_name_of_a_phase(traces: Traces, caplog: pytest.Log
         pass
     assert traces.one(name).attributes["rl.phase"] == name
     assert lines(caplog) == []
+
+
+def test_a_step_number_that_comes_again_is_said_once(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
+    """Each opening is a trace of its own; who counts from 0 in each epoch learns what the number is for."""
+    for number in (0, 1, 0, 1):
+        with rl_otel.step(number):
+            pass
+    assert len({span.trace_id for span in traces.all("step")}) == 4
+    assert lines(caplog) == [
+        "rl_otel: step 0 was opened before in this process; this one is a trace of its own, beside the first. If "
+        "it is the next one, give step() the number that your trainer logs, or none, and steps are counted"
+    ]
+
+
+@pytest.mark.parametrize(("name", "hint"), [("transfers", "; did you mean transfer?"), ("warmup", "")])
+def test_an_unknown_part_of_a_weight_sync_is_said_once(
+    traces: Traces, caplog: pytest.LogCaptureFixture, name: str, hint: str
+) -> None:
+    """It is recorded under its name, and one line has those that figures know."""
+    for _ in range(2):
+        with rl_otel.weight_sync() as sync, sync.part(name):
+            pass
+    assert len(traces.all(f"weight_sync.{name}")) == 2
+    parts = "pause, gather, transfer, load, resume"
+    assert lines(caplog) == [f"rl_otel: weight_sync().part({name!r}) is kept under that name; parts are {parts}{hint}"]
 
 
 def test_a_step_inside_a_step_leaves_the_outer_one_whole(traces: Traces) -> None:

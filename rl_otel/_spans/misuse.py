@@ -7,12 +7,11 @@ decorates.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from rl_otel import _runtime, _values, semconv
-from rl_otel._safety import pass_on, say, say_once
+from rl_otel._safety import nearest, pass_on, say, say_once
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from rl_otel._timeline import Open
 
 _FUNCTIONS: Final = (FunctionType, MethodType, staticmethod, classmethod)
-_CLOSE: Final = 0.8  # of `difflib`: "los" and "loss" are, "kl_loss" and "loss" are words of their own
 
 
 class Opener(type):
@@ -161,7 +159,7 @@ def changed(span: Span, word: str, value: object, recorded: object) -> None:
 
 def custom(span: Span, word: str, attribute: str) -> None:
     """Tell that a word is none of the span's, where it looks like one."""
-    meant = _nearest(str(word), tuple(span.words))
+    meant = nearest(str(word).lower(), tuple(span.words))
     if meant is not None:
         say_once(
             f"meant {kind_of(span)} {meant}",
@@ -178,9 +176,21 @@ def custom(span: Span, word: str, attribute: str) -> None:
 
 def unknown(name: str, names: Iterable[str]) -> None:
     """Tell that `current` found no span of a `name` that looks like one of `names`."""
-    meant = _nearest(name, tuple(names))
+    meant = nearest(name.lower(), tuple(names))
     if meant is not None and _runtime.active is not None:
         say_once(f"current {meant}", "rl_otel: current(%r): no span has that name; did you mean %r?", name, meant)
+
+
+def part(name: str) -> None:
+    """Tell that a part of a weight sync is none that figures know."""
+    meant = nearest(name.lower(), semconv.SYNC_PARTS)
+    say_once(
+        "sync part",
+        "rl_otel: weight_sync().part(%r) is kept under that name; parts are %s%s",
+        name,
+        ", ".join(semconv.SYNC_PARTS),
+        f"; did you mean {meant}?" if meant else "",
+    )
 
 
 def phase_name(name: str) -> str:
@@ -240,11 +250,3 @@ def alone(id_: str) -> None:
         "step, say detached=True",
         id_,
     )
-
-
-@lru_cache(maxsize=1024)
-def _nearest(word: str, known: tuple[str, ...]) -> str | None:
-    """Return the known word that was probably meant; remembered, for looking is slow."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word.lower(), known, 1, _CLOSE)), None)

@@ -83,6 +83,8 @@ class SyncPart(Span):
 
     def _opened(self, runtime: Runtime) -> None:
         self._attributes[semconv.SYNC_PART] = self.part
+        if self.part not in semconv.SYNC_PARTS:
+            misuse.part(self.part)
         if self.bytes is not None:
             self._take("bytes", self.words["bytes"], self.bytes)
 
