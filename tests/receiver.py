@@ -260,7 +260,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         if answer.page:
-            return self._reply(200, answer.page.encode(), {"content-type": "text/html; charset=utf-8"})
+            return self._reply(
+                200, answer.page.encode(), {"content-type": "text/html; charset=utf-8", **answer.headers}
+            )
         headers = {"content-type": content_type if answer.accepts else "text/plain", **answer.headers}
         if answer.retry_after is not None:
             headers["retry-after"] = str(answer.retry_after)

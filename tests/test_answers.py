@@ -182,6 +182,9 @@ def answering(answer: bytes, reads: int = 65536) -> Iterator[str]:
         thread.join()
 
 
+DEEP = b"[" * 60_000
+
+
 @pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain", "application/xml", "TEXT/HTML"])
 def test_yes_in_another_language_is_no_delivery(kind: str) -> None:
     """What is not said in protobuf or JSON was said by no receiver, whatever the status."""
@@ -197,13 +200,22 @@ def test_yes_in_another_language_is_no_delivery(kind: str) -> None:
         ("text/plain; charset=utf-8", b""),
         ("text/html", b""),
         ("", b"ok"),
-        ("application/json", b'{"status": "ok"}'),
+        ("application/json", b"{}"),
+        ("application/json", b'{"partialSuccess": null}'),
         ("application/protobuf", b""),
     ],
 )
 def test_yes_without_a_word_is_a_delivery(status: int, kind: str, said: bytes) -> None:
     """Receivers that say nothing name any type or none, and some answer protobuf in JSON."""
     assert answers.of_http(status, {"content-type": kind} if kind else {}, said, 3) == Outcome(State.OK)
+
+
+@pytest.mark.parametrize("said", [b'{"status": "ok"}', b"[]", b"null", b"ok", DEEP], ids=lambda said: said[:9])
+def test_yes_in_words_of_its_own_is_a_delivery_in_doubt(said: bytes) -> None:
+    """JSON that says what OTLP does not may be a receiver's or not: nothing is sent to it twice, and it is told."""
+    outcome = answers.of_http(200, {"content-type": "application/json"}, said, 3)
+    assert (outcome.state, outcome.fault, outcome.rejected) == (State.OK, Fault.NO_RECEIVER, 0)
+    assert outcome.message.startswith("200 OK with JSON that is not OTLP's: ")
 
 
 @given(st.binary(max_size=40), st.sampled_from(["application/json", "application/x-protobuf", ""]))
@@ -215,9 +227,6 @@ def test_no_answer_of_any_bytes_raises(said: bytes, content_type: str) -> None:
     assert len(refused.message.splitlines()) == 1
 
 
-DEEP = b"[" * 60_000
-
-
 @pytest.mark.parametrize(
     "said",
     [DEEP, b'{"partialSuccess":{"rejectedSpans":1e999}}', b'{"partialSuccess":{"rejectedSpans":"%s"}}' % (b"9" * 5000)],
@@ -225,7 +234,8 @@ DEEP = b"[" * 60_000
 )
 def test_accepted_is_accepted_whatever_the_answer_says(said: bytes) -> None:
     """A body that cannot be read takes nothing back: sent again, the spans would be there twice."""
-    assert answers.of_http(200, {"content-type": "application/json"}, said, 3) == Outcome(State.OK)
+    outcome = answers.of_http(200, {"content-type": "application/json"}, said, 3)
+    assert (outcome.ok, outcome.rejected) == (True, 0)
 
 
 def test_a_refusal_nested_without_end_is_one_line() -> None:

@@ -173,6 +173,21 @@ def test_a_page_for_browsers_is_no_delivery(
     ]
 
 
+def test_json_that_is_not_otlps_is_believed_and_told_once(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    """A server that says yes in words of its own gets each span once, and one line says that it may be no receiver."""
+    receiver.script(then=Answer(page='{"status": "ok"}', headers={"content-type": "application/json"}))
+    configure(receiver, run_dir="runs")
+    for _ in range(2):
+        trains(2)
+        rl_otel.flush()
+    assert rl_otel.shutdown() == Delivery(sent=4)
+    assert messages(caplog) == [
+        f"rl_otel: http/protobuf to {receiver.http}/v1/traces: 200 OK with JSON that is not OTLP's: "
+        '{"status": "ok"}; no OTLP receiver answers so; most listen on 4318: try endpoint=\'http://127.0.0.1:4318\'. '
+        "What it took counts as sent"
+    ]
+
+
 def test_the_grpc_port_for_http_is_said_and_costs_no_span(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     """Http to a port where grpc listens gets one line that names grpc; the spans stay pending."""
     rl_otel.configure(endpoint=receiver.grpc, protocol="http/protobuf", run_dir="runs")

@@ -31,6 +31,9 @@ def of_http(status: int, headers: Mapping[str, str], body: bytes, spans: int) ->
     if 200 <= status < 300:
         if _is_foreign(body, content_type):
             return Outcome(State.REFUSED, Fault.NO_RECEIVER, f"{told} with {one_line(content_type.partition(';')[0])}")
+        if "json" in content_type and not _is_response(body):
+            said = one_line(body.decode("utf-8", "replace"))
+            return Outcome(State.OK, Fault.NO_RECEIVER, f"{told} with JSON that is not OTLP's: {said}")
         return accepted(*partial_success(body, content_type), spans)
     said = _said(body, content_type)
     message = told + (f": {said}" if said else "")
@@ -128,6 +131,19 @@ def _is_foreign(body: bytes, content_type: str) -> bool:
     Receivers that answer with nothing may name any type, or none; others say it in JSON whatever was sent.
     """
     return bool(body and content_type) and not any(kind in content_type for kind in ("protobuf", "json"))
+
+
+def _is_response(body: bytes) -> bool:
+    """Whether JSON says nothing beside what an OTLP response may.
+
+    What says more is believed all the same, for there are receivers that add words of their own, and what they have
+    must not be sent to them again and again.
+    """
+    try:
+        told = json.loads(body or b"{}")
+    except Exception:  # nested without end
+        return False
+    return isinstance(told, dict) and told.keys() <= {"partialSuccess", "partial_success"}
 
 
 def _said(body: bytes, content_type: str) -> str:

@@ -4,7 +4,7 @@ plan                what decides, besides the spans, which go and how
 ready               a span on its way out
 route               a journal's spans: late values joined, the budget asked, detail read back
 notes, courier      what the back end has, and how the rest gets there
-wire, target        over OTLP, where the settings say
+wire, line, target  over OTLP, where the settings say
 shipper             the thread that does it as the run goes on
 replay              the same for a process that is gone
 later, extra, file  `rl-otel ship`: the same from outside, and more than the budget let through

@@ -7,9 +7,10 @@ from typing import Final
 
 from rl_otel._otlp import Piece, Request, Writer, encoding_of
 from rl_otel._record import Attributes
-from rl_otel._safety import say
-from rl_otel._send import Fault, Outcome, Sender, State, Target, diagnose, sender_for
+from rl_otel._safety import say, say_once
+from rl_otel._send import Fault, Outcome, State, Target, diagnose
 from rl_otel._ship.courier import Verdict
+from rl_otel._ship.line import Line
 from rl_otel._ship.ready import Due, Ready
 
 #: Requests of one delivery that are divided for what a span of them may say: enough to find two among a thousand.
@@ -21,12 +22,10 @@ class Wire:
     """The outlet to an OTLP endpoint."""
 
     def __init__(self, target: Target, timeout: float) -> None:
-        self._target = target
+        self._line = Line(target, "back")
         self._timeout = timeout
         self._encoding = encoding_of(target.protocol)
         self._writer: Writer | None = None  # of the process whose spans were sent last
-        self._sender: Sender | None = None  # made by the thread that sends, after any fork
-        self._away = False
 
     def writer(self, resource: Attributes, *, one_service: bool) -> Writer:
         """Return what writes spans as they are sent."""
@@ -41,18 +40,15 @@ class Wire:
         requests = list(self._requests(pieces))
         while requests:
             request = requests.pop(0)
-            outcome = self._send(request)
+            outcome = self._line.send(request.body(), len(request.pieces), self._timeout)
             if outcome.ok:
-                self._is_back()
                 sent += len(request.pieces) - outcome.rejected
                 dropped += outcome.rejected
-                if outcome.rejected:
-                    self._tell(outcome)
+                self._tell(outcome)
             elif len(request.pieces) > 1 and _smaller_may_pass(outcome, refusals):
                 refusals += 1
                 requests[:0] = request.split()
             elif outcome.state is State.RETRY or outcome.fault.of_address:
-                self._away = True
                 self._tell(outcome)
                 rest = {piece.id for each in (request, *requests) for piece in each.pieces}
                 return Verdict(sent, dropped, rest, outcome.after)
@@ -67,8 +63,7 @@ class Wire:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._sender is not None:
-            self._sender.close()
+        self._line.close()
 
     def _written(self, spans: Sequence[Due], resource: Attributes, *, one_service: bool) -> list[Piece]:
         pieces = [each for each in spans if isinstance(each, Piece)]
@@ -90,18 +85,11 @@ class Wire:
                 yield Request(self._encoding, pieces[begin:end])
                 begin, size = end, 0
 
-    def _send(self, request: Request) -> Outcome:
-        if self._sender is None:
-            self._sender = sender_for(self._target)
-        return self._sender.send(request.body(), len(request.pieces), self._timeout)
-
     def _tell(self, outcome: Outcome) -> None:
-        say("send", "rl_otel: %s", diagnose(self._target, outcome))
-
-    def _is_back(self) -> None:
-        if self._away:
-            self._away = False
-            say("back", "rl_otel: %s answers again", self._target.url)
+        if outcome.ok and outcome.fault is Fault.NO_RECEIVER:
+            say_once("send doubtful", "rl_otel: %s. What it took counts as sent", diagnose(self._line.target, outcome))
+        elif not outcome.ok or outcome.rejected:
+            say("send", "rl_otel: %s", diagnose(self._line.target, outcome))
 
 
 def _smaller_may_pass(outcome: Outcome, refusals: int) -> bool:
