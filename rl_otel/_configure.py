@@ -15,8 +15,8 @@ from rl_otel._send import Target, prepare, shown
 from rl_otel._ship import MetricsWire, Outlet, Wire, metrics_target_of, target_of
 
 _NOWHERE: Final = (
-    "rl_otel: metrics go nowhere: the endpoint that is set is for spans alone. OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, or "
-    "OTEL_EXPORTER_OTLP_ENDPOINT for both, sends them; RL_OTEL_RUN_DIR keeps them in the run folder; "
+    "rl_otel: metrics%s go nowhere: the endpoint that is set is for spans alone. OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, "
+    "or OTEL_EXPORTER_OTLP_ENDPOINT for both, sends them; RL_OTEL_RUN_DIR keeps them in the run folder; "
     "OTEL_METRICS_EXPORTER=none makes none"
 )
 
@@ -105,12 +105,13 @@ def _metrics_outlet(runtime: Runtime) -> _metrics.Outlet | None:
     config = runtime.config
     if not config.metrics:
         return None
-    if config.metrics_endpoint is None and runtime.folder.passing:
-        if config.endpoint is not None:
-            say_once("metrics nowhere", _NOWHERE)
+    nowhere = config.metrics_endpoint is None and runtime.folder.passing
+    if nowhere and not _is_taken_by_host(config):
         return None
     if not _metrics.prepare():
         return None
+    if nowhere:
+        return _metrics.Nowhere()
     shared = config.metrics_endpoint == config.endpoint
     if config.metrics_endpoint is None:
         return _metrics.File(runtime.journal.base)
@@ -121,6 +122,18 @@ def _metrics_outlet(runtime: Runtime) -> _metrics.Outlet | None:
         pass_on(error)
         say("endpoint" if shared else "metrics endpoint", "rl_otel: no metrics are sent: %s", error)
         return None
+
+
+def _is_taken_by_host(config: Config) -> bool:
+    """Whether a provider of the host takes metrics that have no way of their own; says which go nowhere."""
+    try:
+        taken = _metrics.provider_of_host() is not None
+    except Exception as error:  # a broken OpenTelemetry
+        pass_on(error)
+        taken = False
+    if config.endpoint is not None:
+        say_once("metrics nowhere", _NOWHERE, " of calls" if taken else "")
+    return taken
 
 
 def _prepared(target: Target, endpoint: str | None) -> Target:

@@ -283,6 +283,28 @@ def test_a_provider_that_exists_is_joined(receiver: Receiver, caplog: pytest.Log
     host.shutdown()
 
 
+def test_a_provider_takes_metrics_that_have_no_way_of_their_own(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With an endpoint for spans alone the host's provider has most, and one line says which have no way."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.http}/v1/traces")
+    reader = InMemoryMetricReader()
+    host = MeterProvider([reader], shutdown_on_exit=False)
+    api.set_meter_provider(host)
+    rl_otel.configure()
+    work()
+    rl_otel.flush()
+    found = reader.get_metrics_data()
+    rl_otel.shutdown()
+    assert found is not None
+    names = {metric.name for each in found.resource_metrics for scope in each.scope_metrics for metric in scope.metrics}
+    assert {"rl.loop.duration", "rl.phase.duration", "rl.phase.active"} <= names
+    assert receiver.exports == []
+    (line,) = [line for line in caplog.messages if "nowhere" in line]
+    assert line.startswith("rl_otel: metrics of calls go nowhere: ")
+    host.shutdown()
+
+
 # --- After a fork -----------------------------------------------------------------------------------------------------
 
 FORK = """

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from rl_otel._metrics import events
 from rl_otel._metrics.file import File
+from rl_otel._metrics.host import provider_of_host
 from rl_otel._metrics.meter import Meter, Outlet, nothing_known, prepare
+from rl_otel._metrics.nowhere import Nowhere
 from rl_otel._metrics.observed import Watched
 
-__all__ = ["File", "Meter", "Outlet", "Watched", "events", "nothing_known", "prepare"]
+__all__ = ["File", "Meter", "Nowhere", "Outlet", "Watched", "events", "nothing_known", "prepare", "provider_of_host"]

@@ -14,6 +14,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from rl_otel import semconv
 from rl_otel import semconv_metrics as table
+from rl_otel._metrics.host import provider_of_host
 from rl_otel._metrics.observed import OBSERVED, Read, Watched
 from rl_otel._metrics.series import Attributes, Series
 from rl_otel._safety import say_once, swallow
@@ -117,8 +118,8 @@ _joined: WeakKeyDictionary[metrics.MeterProvider, Instruments] = WeakKeyDictiona
 
 def joined() -> Instruments | None:
     """Return the instruments on the provider that the host has set, None where there is none."""
-    present = metrics.get_meter_provider()
-    if not hasattr(present, "force_flush"):  # OpenTelemetry's stand-in, or one that does nothing
+    present = provider_of_host()
+    if present is None:
         return None
     if present not in _joined:
         _joined[present] = Instruments(present)
