@@ -25,6 +25,7 @@ from rl_otel._figures import (
     trajectory_attributes,
     trajectory_of,
 )
+from rl_otel._timeline import MOST_NAMES
 
 S = 1_000_000_000
 ROOT = b"stepspan"
@@ -376,6 +377,18 @@ def test_a_long_run_keeps_integers_not_steps() -> None:
     tracemalloc.stop()
     assert size < 3_000 * 100
     assert figures.wall == 29_999
+
+
+def test_names_without_end_share_other() -> None:
+    """A host that numbers its phases costs a run a bounded number of entries, and the shares still add up."""
+    figures = RunFigures(0)
+    for k in range(300):
+        phases = [phase(f"phase {k}", k * 10, k * 10 + 4, **{semconv.GPU_PEAK: 1})]
+        figures.add(step(k, k * 10, k * 10 + 10, {}, phases=phases, trajectories=[]))
+        figures.add_outside(phase(f"outside {k}", k * 10, k * 10 + 4, parent=b""))
+    assert len(figures.phases) == len(figures.memory) == MOST_NAMES
+    time = sum(each.time for each in figures.phases)
+    assert figures.setup + time - figures.overlap + figures.other + figures.between == figures.wall == 3_000
 
 
 def test_evaluations_are_counted_wherever_they_ran() -> None:

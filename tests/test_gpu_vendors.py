@@ -11,7 +11,7 @@ import pytest
 from rl_otel._gpu.devices import Devices
 from rl_otel._gpu.framework import NOTHING, Framework
 from rl_otel._gpu.peaks import Memory
-from rl_otel._gpu.vendors import torch_accelerator
+from rl_otel._gpu.vendors import amd, torch_accelerator
 from rl_otel._readings import Reading
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def amdsmi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "amd" / "amdsmi.py").write_text(AMDSMI)
     monkeypatch.syspath_prepend(str(tmp_path / "amd"))
     monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    monkeypatch.setattr(amd, "DRIVER", tmp_path)
 
 
 def test_amd_tells_the_same_figures(amdsmi: None) -> None:
@@ -73,6 +74,15 @@ def test_amd_tells_the_same_figures(amdsmi: None) -> None:
         Reading("ab1c2d3e4f506170", "MI300X", None, 10 * GIB, 192 * GIB, 450.0),
         Reading("ab1c2d3e4f506171", "MI300X", 0.75, 10 * GIB, 192 * GIB, 450.0),
     ]
+
+
+def test_without_amds_driver_its_library_is_left_alone(
+    amdsmi: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Amdsmi prints where it finds nothing: it is not imported where there can be no device."""
+    monkeypatch.setattr(amd, "DRIVER", tmp_path / "none")
+    assert Devices().uuids == []
+    assert "amdsmi" not in sys.modules
 
 
 def accelerated(cuda: str | None = None, *, hip: str | None = None, **functions: Any) -> Any:

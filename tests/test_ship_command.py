@@ -213,7 +213,7 @@ def test_a_small_budget_is_said_in_a_unit_that_fits(receiver: Receiver, capsys: 
     assert "kB, and its budget allows 16.4 kB: not sent" in capsys.readouterr().out
 
 
-def test_own_trace(run: Path, receiver: Receiver) -> None:
+def test_own_trace(run: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
     """A trajectory and all inside it become a trace of their own, once, whose root links to the original."""
     assert ship(run, receiver, "--step", "1") == 0
     before = len(receiver.spans)
@@ -229,6 +229,12 @@ def test_own_trace(run: Path, receiver: Receiver) -> None:
     assert {span.proto.parent_span_id for span in spans} == {b"", root.proto.span_id}
     assert ship(run, receiver, "--step", "1", "--trajectory", "3/0", "--own-trace") == 0
     assert len(receiver.spans) == before + 41
+    told = [line for line in capsys.readouterr().out.splitlines() if "sent before" in line]
+    assert [line.rpartition("; ")[2] for line in told] == [
+        "0 were sent before",
+        f"{before} were sent before",
+        f"{before + 41} were sent before",
+    ]
 
 
 def test_detail_of_a_living_process(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:

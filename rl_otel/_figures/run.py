@@ -10,6 +10,7 @@ from rl_otel._figures.gpu import NO_MEMORY, Memory, by_phase
 from rl_otel._figures.rollout import Rollout
 from rl_otel._figures.step import Phase, StepFigures
 from rl_otel._split import percentile, union
+from rl_otel._timeline import MOST_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class RunFigures:
         for row in step.rows:
             if row.depth == 0:
                 self._cumulate(row.name, row.time)
-                if self.steps:
+                if self.steps and row.name in self._cumulated:
                     self._per_step.setdefault(row.name, array("q")).append(row.time)
         self._keep(step.gpu.memory)
         self.other += step.other
@@ -107,10 +108,15 @@ class RunFigures:
 
     def _keep(self, memory: Mapping[str, Memory]) -> None:
         for name, known in memory.items():
+            if not _has_room(self._memory, name):
+                continue
             self._memory[name] = self._memory.get(name, NO_MEMORY).with_(known)
 
     def _cumulate(self, name: str, time: int) -> None:
-        self._cumulated[name] = self._cumulated.get(name, 0) + time
+        if _has_room(self._cumulated, name):
+            self._cumulated[name] = self._cumulated.get(name, 0) + time
+        else:
+            self.other += time
 
     def _cover(self, start: int, end: int) -> None:
         self.began = min(self.began, start)
@@ -141,6 +147,11 @@ class RunFigures:
     @staticmethod
     def _median(times: array[int] | None) -> int | None:
         return percentile(times, 0.5) if times else None
+
+
+def _has_room(known: Mapping[str, object], name: str) -> bool:
+    """Whether a phase has an entry of its own: names without end, as of a host that numbers them, share `other`."""
+    return name in known or len(known) < MOST_NAMES
 
 
 def run(steps: Iterable[StepFigures], began: int, outside: Iterable[tuple[Phase, Rollout | None]] = ()) -> RunFigures:

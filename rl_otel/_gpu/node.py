@@ -131,9 +131,8 @@ class Claims:
 
     def release(self) -> None:
         """Let go of all; in a forked child the parent still has them."""
-        for lock in self._locks.values():
-            lock.release()
-        self._locks.clear()
+        while self._locks:  # one at a time: a sampler that hung may be taking others
+            self._locks.popitem()[1].release()
 
 
 def _told() -> Iterator[Told]:

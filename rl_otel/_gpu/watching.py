@@ -129,6 +129,7 @@ class Watching:
     def _close(self) -> None:
         if self._devices is not None:
             self._devices.close()
+        self._claims.release()  # what was taken after `stop` had given up on a driver that hung
 
 
 def _is_impossible(reading: Reading, counted: list[Memory]) -> bool:

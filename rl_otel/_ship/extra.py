@@ -38,6 +38,7 @@ class Extra:
         self.sizes: Counter[bytes] = Counter()  # by trace: bytes that it would grow by, or has grown by earlier
         self.spans: Counter[bytes] = Counter()  # spans that would be sent
         self.steps: dict[bytes, int | None] = {}
+        self.before = 0  # spans of these that an earlier command has sent
         self._journal = journal
         self._survey = survey
         self._roots = roots
@@ -87,7 +88,9 @@ class Extra:
 
     def _due(self) -> Iterator[Ready]:
         for ready in self._picked():
-            if not self._notes.has(ready) and (self._own_trace or ready.span.span not in self._journal.chosen):
+            if self._notes.has(ready):
+                self.before += 1
+            elif self._own_trace or ready.span.span not in self._journal.chosen:
                 yield ready
 
     def _picked(self) -> Iterator[Ready]:

@@ -186,7 +186,9 @@ class Later:
             self._account.sent += sent
             self._account.dropped += dropped
             self._account.pending += left
-            if not own_trace:
+            if own_trace:
+                self._account.before += extra.before  # copies, which what is pending knows nothing of
+            else:
                 self._account.kept -= sent + dropped + left
 
     def _over(self, opened: list[Journal], extras: list[Extra], *, own_trace: bool) -> set[bytes]:

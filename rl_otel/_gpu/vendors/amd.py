@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _MIB = 1 << 20
+DRIVER = Path("/dev/kfd")  # of AMD's kernel module
 
 
 class AmdSmi:
@@ -25,6 +27,8 @@ class AmdSmi:
         }
 
     def open(self) -> None:
+        if not DRIVER.exists():  # without it amdsmi prints, as it is imported, what it misses
+            raise FileNotFoundError(f"there is no {DRIVER}")
         smi = importlib.import_module("amdsmi")
         smi.amdsmi_init()
         self._smi = smi
