@@ -79,7 +79,7 @@ def scaled(number: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural where there is not one."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
     return f"{number} {noun if number == 1 else plural}"
 
 
@@ -184,10 +184,11 @@ def _peak(memory: Memory) -> str:
 
 
 def _size(size: int | None) -> str:
-    return "" if size is None else f"{_gib(size)} GiB"
+    return "" if size is None else f"{gib(size)} GiB"
 
 
-def _gib(size: int) -> str:
+def gib(size: int) -> str:
+    """Return bytes as GiB, without the unit."""
     return f"{size / _GIB:.2f}"
 
 
@@ -260,7 +261,7 @@ def _run_memory(run: RunFigures) -> list[str]:
         for what, size in (("Peak mem", memory.peak), ("Device mem", memory.device)):
             if size is not None:
                 bound = ">=" if memory.lower_bound and size == memory.peak else ""
-                lines.append(f"  {cut(f'{what} ({name})', 29)}:".ljust(32) + f"{bound + _gib(size):>7} GiB")
+                lines.append(f"  {cut(f'{what} ({name})', 29)}:".ljust(32) + f"{bound + gib(size):>7} GiB")
     return lines
 
 

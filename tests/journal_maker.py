@@ -25,12 +25,18 @@ def span_of(name: str) -> bytes:
 
 
 class Maker:
-    """One process's journal; times are seconds since `BEGAN`, traces and spans go by names."""
+    """One process's journal; times are seconds since `BEGAN`, traces and spans go by names.
 
-    def __init__(self, folder: Path, name: str = "host-1-aaaaaaaa", restart: int = 0, **resource: Any) -> None:
+    What it writes is by a clock that is so many seconds `ahead`.
+    """
+
+    def __init__(
+        self, folder: Path, name: str = "host-1-aaaaaaaa", restart: int = 0, *, ahead: float = 0.0, **resource: Any
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.00000.journal"
-        self._last = BEGAN
+        self._zero = BEGAN + round(ahead * S)
+        self._last = self._zero
         self.trace = "trace"
         self.step_index: int | None = None
         self.process = {
@@ -39,7 +45,7 @@ class Maker:
             semconv.PROCESS_PID: 1,
             **resource,
         }
-        self.write(_record.Process(_record.FORMAT, "run", restart, self.process, BEGAN, 0))
+        self.write(_record.Process(_record.FORMAT, "run", restart, self.process, self._zero, 0))
 
     def write(self, record: _record.Record) -> None:
         """Append any record, at the moment it tells of."""
@@ -51,13 +57,13 @@ class Maker:
     def start(self, name: str, start: float, span: str = "", parent: str = "", /, **attributes: Any) -> None:
         """Append the start of a span."""
         trace, ids = trace_of(self.trace), (span_of(span or name), span_of(parent))
-        self.write(_record.Start(trace, *ids, name, BEGAN + round(start * S), self._attributes(name, attributes)))
+        self.write(_record.Start(trace, *ids, name, self._zero + round(start * S), self._attributes(name, attributes)))
 
     def end(self, name: str, start: float, end: float, span: str = "", parent: str = "", /, **attributes: Any) -> None:
         """Append a span that ended; the attribute `flags` is its flags."""
         flags = attributes.pop("flags", _record.SAMPLED)
         trace, ids = trace_of(self.trace), (span_of(span or name), span_of(parent))
-        times = BEGAN + round(start * S), BEGAN + round(end * S)
+        times = self._zero + round(start * S), self._zero + round(end * S)
         self.write(_record.End(trace, *ids, name, *times, self._attributes(name, attributes), flags))
 
     def trajectory(self, id_: str, start: float, end: float, parent: str = "rollout", /, **attributes: Any) -> None:

@@ -13,15 +13,22 @@ from typing import Any
 
 import pytest
 
-from rl_otel import _read, _record, semconv
+from rl_otel import _record, semconv
+from rl_otel._analysis import Analysis
 from rl_otel._journal import frame
 from rl_otel._read import NoRun, Run, Source, find_run, newest_run
+from rl_otel._read import source as sources
+from rl_otel._record import decode
 from rl_otel._terminal import command
 from tests.journal_maker import BEGAN, Maker, S
 
 
+def records(run: Run) -> list[_record.Record]:
+    return [decode(payload) for batch in run.batches() for payload in batch.payloads]
+
+
 def names(run: Run) -> list[str]:
-    return [record.name for _, _, record in run.records() if isinstance(record, (_record.Start, _record.End))]
+    return [record.name for record in records(run) if isinstance(record, (_record.Start, _record.End))]
 
 
 def test_a_path_without_a_run_names_the_runs_there_are() -> None:
@@ -105,13 +112,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(monkeypatch: pytest.M
     newer.write_bytes(frame(_record.encode(process)))
     (folder / "torn-1-a.00000.journal").write_bytes(b"\xc1R\x05")
 
-    def read(path: Path, offset: int = 0) -> Iterator[Any]:
+    def read(path: Path, size: int) -> Iterator[list[bytes]]:
         if path == locked:
             raise PermissionError(13, "Permission denied")
-        return original(path, offset)
+        return original(path, size)
 
-    original = _read.read
-    monkeypatch.setattr(_read, "read", read)
+    original = sources.payloads
+    monkeypatch.setattr(sources, "payloads", read)
     run = Run(folder)
     assert names(run) == ["step"]
     assert run.problems == [
@@ -132,13 +139,19 @@ def test_a_torn_tail_ends_a_journal_silently() -> None:
 
 
 def test_records_of_several_processes_come_in_time() -> None:
-    """Each process wrote in its own time; together they are one row of moments."""
+    """Each process wrote in its own time; together they are one row of moments, some hundred of one at a time."""
     first, second = Maker(Path("run"), "a-1-a"), Maker(Path("run"), "b-2-b")
-    first.end("data", 0, 1)
-    first.end("train", 1, 5)
-    second.end("rollout", 0, 3)
-    second.end("eval", 3, 7)
-    assert names(Run(Path("run"))) == ["data", "rollout", "train", "eval"]
+    for moment in range(1000):
+        first.end("train", moment, moment + 1)
+    for moment in range(300, 700):
+        second.end("rollout", moment, moment + 1)
+    reached = 0
+    for until, source, payloads in Run(Path("run")).batches():
+        ends = [record.end for record in map(decode, payloads) if isinstance(record, _record.End)]
+        assert until >= reached
+        assert min(ends) >= reached
+        assert source.name in ("a-1-a", "b-2-b")
+        reached = min(until, *ends)
 
 
 def test_the_segments_of_a_process_are_one_source() -> None:
@@ -158,7 +171,7 @@ def test_spans_that_never_reached_a_journal_are_counted() -> None:
     maker.write(_record.Lost({"journal": 1}))
     maker.write(_record.Lost({"journal": 2, "late": 3}))
     run = Run(Path("run"))
-    list(run.records())
+    list(Analysis(run).steps())
     assert run.lost == 5
 
 

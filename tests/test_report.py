@@ -69,7 +69,7 @@ def test_a_folder_that_may_not_be_read_is_named(
     """What the system refuses is told in its own words, without a traceback."""
     two_steps()
     refused = PermissionError(13, "Permission denied", str(RUN))
-    monkeypatch.setattr("rl_otel._read.journals", lambda folder: (_ for _ in ()).throw(refused))
+    monkeypatch.setattr("rl_otel._read.finding.journals", lambda folder: (_ for _ in ()).throw(refused))
     assert reported(capsys, str(RUN)) == (2, [], "rl-otel report: [Errno 13] Permission denied: 'runs/r'\n")
 
 
@@ -101,7 +101,7 @@ def test_a_run_without_any_step_has_nothing_to_report(
 ) -> None:
     """Whether it is worth to wait depends on whether the run goes on."""
     Maker(RUN).end("generate", 0, 1)
-    monkeypatch.setattr("rl_otel._read.lives", lambda process: lives)
+    monkeypatch.setattr("rl_otel._read.source.lives", lambda process: lives)
     assert reported(capsys, str(RUN)) == (1, [], f"rl-otel report: {told}\n")
 
 

@@ -69,12 +69,12 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {name: check for check, names
 
 def checked(attributes: Attributes) -> Attributes:
     """Return `attributes`, without those of ours that are of another kind than ours are."""
-    wrong = [name for name, value in attributes.items() if not _fits(name, value)]
+    wrong = []
+    for name, value in attributes.items():
+        check = _CHECKS.get(name)
+        if check is None:
+            if name.startswith(_DROPPED) and not _count(value):
+                wrong.append(name)
+        elif not check(value):
+            wrong.append(name)
     return {name: value for name, value in attributes.items() if name not in wrong} if wrong else attributes
-
-
-def _fits(name: str, value: Any) -> bool:
-    check = _CHECKS.get(name)
-    if check is None:
-        return not name.startswith(_DROPPED) or _count(value)
-    return check(value)

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rl_otel import _figures, _record, semconv
+from rl_otel._analysis.beside import Beside, Owners
 from rl_otel._analysis.checked import checked
-from rl_otel._analysis.trace import Trace
-from rl_otel._read import Run, Source
+from rl_otel._analysis.clocks import Clocks
+from rl_otel._analysis.heads import look
+from rl_otel._analysis.trace import GATHERS, Played, Trace
+from rl_otel._journal import decoded
+from rl_otel._read import Names, Run, Source
 
 _GRACE = 5_000_000_000  # ns for which a step that has ended is held: writers send late values until then
 _HELD = 2  # and at least so many steps, for clocks of hosts differ
@@ -23,16 +27,19 @@ class StepReport:
     Where detail was asked for also `trajectories`, `calls`, its generate and env spans, `phases`, and `parts`, those of
     its weight syncs.
 
-    `again` where an attempt before had ended it as well.
+    `roles` is what other timelines did meanwhile, `again` where an attempt before had ended it as well, `names` what
+    the processes are called.
     """
 
     figures: _figures.StepFigures
     root: _record.End
     again: bool
-    trajectories: list[tuple[_figures.Trajectory, _record.End]]
+    roles: tuple[_figures.Role, ...]
+    trajectories: list[Played]
     calls: list[_record.End]
     phases: list[_record.End]
     parts: list[_record.End]
+    names: Names
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,10 @@ class Analysis:
         self.figures: _figures.RunFigures | None = None
         self.numbers: tuple[int, int] | None = None  # the lowest and the highest step that has ended
         self.unfinished: list[Unfinished] = []
+        self.rootless: set[int] = set()  # steps of which no journal has the beginning
         self.outside = array("q")  # ns that each trajectory took which no step and no evaluation has
+        self.clocks = Clocks(run.sources)
+        self.names = Names(run.sources)
         self._run = run
         self._detail = detail
         self._traces: dict[bytes, Trace] = {}
@@ -63,107 +73,166 @@ class Analysis:
         self._done: set[bytes] = set()
         self._awaited: dict[bytes, _record.Attributes] = {}
         self._attempts: dict[int, tuple[int, int]] = {}
+        self._owners = Owners(run, set())
+        self._beside = Beside()
 
     def steps(self) -> Iterator[StepReport]:
         """Yield each step that has ended, in the order of time; of one that was done again the last restart's."""
         if len({source.restart for source in self._run.sources}) > 1:
             self._attempts = _attempts(self._run)
-        for moment, source, record in self._run.records():
-            self._take(source, record)
-            while len(self._closing) > _HELD and moment > self._end_of(self._closing[0]) + _GRACE:
-                yield from self._close(self._closing.popleft())
-        while self._closing:
-            yield from self._close(self._closing.popleft())
+        if len(self._run.sources) > 1:
+            self._owners = Owners(self._run, look(self._run, self.clocks))
+        for until, source, payloads in self._run.batches():
+            for record in self._of_interest(source, payloads):
+                end = self._take(source, record)
+                if end is not None:
+                    yield from self._close_until(min(until, end))
+            yield from self._close_until(until)
+        yield from self._close_until(None)
         self._leave_open()
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def _take(self, source: Source, record: _record.Record) -> None:
-        if isinstance(record, (_record.Late, _record.Start, _record.End)):
-            record.attributes = checked(record.attributes)
-        if isinstance(record, _record.Late):
-            self._amend(record)
-        elif isinstance(record, (_record.Start, _record.End, _record.Foreign)) and record.trace not in self._done:
-            trace = self._trace_of(record)
+    def _of_interest(self, source: Source, payloads: list[bytes]) -> Iterator[_record.Record]:
+        """Yield the records that figures are made of; of nine in ten, calls in trajectories, little is decoded."""
+        traces, glance, calls = self._traces, _record.glance, semconv.SERVICE_SUFFIX
+        for payload in payloads:
+            end = glance(payload)
+            if end is not None and end.name in calls:
+                trace = traces.get(end.trace)
+                if trace is None or not trace.needs(source, end):
+                    continue
+            record = decoded(payload)
+            if record is not None:
+                yield record
+
+    def _take(self, source: Source, record: _record.Record) -> int | None:
+        """Take a record, and return the moment at which it ended a trace; of any other None."""
+        if isinstance(record, (_record.Start, _record.End)):
+            trace = self._traces.get(record.trace) or self._new_trace(record)
             if trace is None:
-                return
+                return None
             if isinstance(record, _record.Start):
                 trace.start(source, record)
-            elif isinstance(record, _record.Foreign):
-                trace.foreign(record)
-            else:
-                self._take_end(trace, source, record)
+                return None
+            record.attributes = checked(record.attributes)
+            return record.end + source.shift if self._take_end(trace, source, record) else None
+        elif isinstance(record, _record.Late):
+            self._amend(record)
+        elif isinstance(record, _record.Foreign):
+            if record.trace in self._traces:
+                self._traces[record.trace].foreign(record)
+        elif isinstance(record, _record.Lost):
+            source.lost = record.counts
+        return None
 
-    def _take_end(self, trace: Trace, source: Source, record: _record.End) -> None:
+    def _take_end(self, trace: Trace, source: Source, record: _record.End) -> bool:
+        """Take a span that has ended; whether its trace has."""
         again = trace.root is not None  # a root that comes twice, as in a journal that somebody has copied
         trace.end(source, record)
-        if record.flags & _record.AWAITED and not trace.closed:
-            self._awaited[record.span] = record.attributes
         if trace.closed:
             if not trace.opened:
                 self._forget(record.trace)
-        elif record.name == semconv.TRAJECTORY and not record.parent:
+            return False
+        if record.flags & _record.AWAITED:
+            self._awaited[record.span] = record.attributes
+        if record.parent or again:
+            return False
+        if record.name == semconv.TRAJECTORY:
             self.outside.append(record.end - record.start)
             del self._traces[record.trace]  # a trace of its own
-        elif not record.parent and not again:
+        else:
             self._closing.append(record.trace)
+            if self._is_beside(source, record):
+                self._beside.add(source, record)
+        return True
 
-    def _trace_of(self, record: _record.Start | _record.End | _record.Foreign) -> Trace | None:
-        """Return the trace of a record, a new one only for what may be part of figures."""
-        trace = self._traces.get(record.trace)
-        counts = record.name in (semconv.STEP, semconv.TRAJECTORY) or semconv.PHASE in record.attributes
-        if trace is None and counts and not isinstance(record, _record.Foreign):
-            index = record.attributes.get(semconv.STEP_INDEX)
-            detail = self._detail is not None and index == self._detail
-            trace = self._traces[record.trace] = Trace(detail=detail)
+    def _is_beside(self, source: Source, root: _record.End) -> bool:
+        """Whether the root of a trace is a phase of another timeline than that of the steps."""
+        other = semconv.ROLE in root.attributes or not self._owners.has(source)
+        return other and semconv.PHASE in root.attributes
+
+    def _new_trace(self, record: _record.Start | _record.End) -> Trace | None:
+        """Return a trace for what may be part of figures, None for all else."""
+        attributes = record.attributes
+        counts = record.name in (semconv.STEP, semconv.TRAJECTORY) or semconv.PHASE in attributes
+        if not counts or record.trace in self._done:
+            return None
+        detail = self._detail is not None and attributes.get(semconv.STEP_INDEX) == self._detail
+        trace = self._traces[record.trace] = Trace(detail=detail, clocks=self.clocks.differ)
         return trace
 
     def _amend(self, record: _record.Late) -> None:
         attributes = self._awaited.get(record.span)
         if attributes is not None:
-            attributes.update(record.attributes)
+            attributes.update(checked(record.attributes))
             if record.last:
                 del self._awaited[record.span]
 
     # --- traces that have ended ---------------------------------------------------------------------------------------
 
+    def _close_until(self, moment: int | None) -> Iterator[StepReport]:
+        """Close the traces that nothing can come of any more at a moment, all of them where there is none."""
+        while self._closing:
+            if moment is not None and (
+                len(self._closing) <= _HELD or moment <= self._end_of(self._closing[0]) + _GRACE
+            ):
+                return
+            yield from self._close(self._closing.popleft())
+
     def _end_of(self, trace_id: bytes) -> int:
         root = self._traces[trace_id].root
-        return root[1].end if root is not None else 0
+        return root[1].end + root[0].shift if root is not None else 0
 
     def _close(self, trace_id: bytes) -> Iterator[StepReport]:
         trace = self._traces[trace_id]
         for _, record in (*trace.phases, *([trace.root] if trace.root else [])):
             self._awaited.pop(record.span, None)
-        outside, figures = trace.outside(), trace.step()
+        if self.clocks.differ and trace.root is not None:
+            self.clocks.settle(trace.root[0].host, trace.visits())
+        outside = trace.outside()
         if outside is not None:
-            self._figures_since(trace).add_outside(*outside)
-            if outside[1] is None:
-                self.outside.extend(record.end - record.start for _, record in trace.trajectories)
-        if figures is not None:
-            yield from self._ended(trace, figures)
+            self._ended_outside(trace, *outside)
+        else:
+            yield from self._ended(trace)
         trace.close()
         if not trace.opened:
             self._forget(trace_id)
 
-    def _ended(self, trace: Trace, figures: _figures.StepFigures) -> Iterator[StepReport]:
-        index = figures.index
-        first, last = self._attempts.get(index, (0, 0))
-        if trace.root is None or trace.restart < last:
+    def _ended_outside(self, trace: Trace, phase: _figures.Phase, evaluation: _figures.Rollout | None) -> None:
+        if evaluation is None:
+            self.outside.extend(record.end - record.start for _, record in trace.trajectories)
+        if trace.root is not None and not self._is_beside(*trace.root):
+            self._figures_since(trace).add_outside(phase, evaluation)
+        elif self.figures is not None:
+            self.figures.add_elsewhere(phase, evaluation)
+
+    def _ended(self, trace: Trace) -> Iterator[StepReport]:
+        if trace.root is None or trace.index is None:
+            return
+        owner, root = trace.root
+        beside = self._beside.during(root.start + owner.shift, root.end + owner.shift, self._traces.values())
+        # What a rollout of another trace has gathered is none of this step's.
+        figures = trace.step([phase for _, phase in beside if phase.name not in GATHERS])
+        first, last = self._attempts.get(trace.index, (0, 0))
+        if figures is None or trace.restart < last:
             return
         self._figures_since(trace).add(figures)
+        index = figures.index
         lowest, highest = self.numbers or (index, index)
         self.numbers = min(lowest, index), max(highest, index)
         phases = [record for _, record in trace.phases] if trace.detail else []
-        again = first < last
-        yield StepReport(figures, trace.root[1], again, trace.detailed(), trace.calls, phases, trace.parts)
+        roles = _figures.roles([*trace.elsewhere(), *beside], figures.start, figures.end)
+        yield StepReport(
+            figures, root, first < last, roles, trace.detailed(), trace.calls, phases, trace.parts, self.names
+        )
 
     def _forget(self, trace_id: bytes) -> None:
         del self._traces[trace_id]
         self._done.add(trace_id)
 
     def _figures_since(self, trace: Trace) -> _figures.RunFigures:
-        began = trace.root[0].began if trace.root is not None else 0
+        began = trace.root[0].began + trace.root[0].shift if trace.root is not None else 0
         if self.figures is None:
             self.figures = _figures.RunFigures(began)
         self.figures.began = min(self.figures.began, began)
@@ -171,8 +240,12 @@ class Analysis:
 
     def _leave_open(self) -> None:
         for trace in self._traces.values():
+            if trace.index is not None and not trace.begun:
+                self.rootless.add(trace.index)
             done_later = trace.index is not None and self._attempts.get(trace.index, (-1, -1))[1] > trace.restart
             if trace.opened and not done_later:
+                for _, record in trace.opened.values():
+                    record.attributes = checked(record.attributes)
                 self.unfinished.append(Unfinished(trace.index, trace))
         self.unfinished.sort(key=lambda each: (each.index is None, each.index or 0))
 
@@ -181,8 +254,8 @@ def _attempts(run: Run) -> dict[int, tuple[int, int]]:
     """Return for each step the first and the last restart of the run that ended it."""
     attempts: dict[int, tuple[int, int]] = {}
     for source in run.sources:
-        for _, _, record in source.records():
-            if isinstance(record, _record.End) and record.name == semconv.STEP and not record.parent:
+        for record in source.ends(semconv.STEP):
+            if not record.parent:
                 index = checked(record.attributes).get(semconv.STEP_INDEX, 0)
                 first, last = attempts.get(index, (source.restart, source.restart))
                 attempts[index] = min(source.restart, first), max(source.restart, last)

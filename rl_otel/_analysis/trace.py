@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 from rl_otel import _figures, _record, semconv
+from rl_otel._analysis.clocks import Visit, Visits
 from rl_otel._read import Source
 
-_GATHERS = (semconv.ROLLOUT, semconv.EVAL)
-_SKEW = 1_000_000_000  # ns by which the clocks of two hosts may differ
+GATHERS = (semconv.ROLLOUT, semconv.EVAL)
+_SKEW = 1_000_000_000  # ns by which a trajectory of another process may outlive its step
+_EXPECTED = (semconv.TRAJECTORY, semconv.ROLLOUT, semconv.EVAL)
+
+
+class Span:
+    """As much of a span as what is inside of it needs to know; `end` is 0 while it is open."""
+
+    __slots__ = ("end", "name", "parent", "source", "start")
+
+    def __init__(self, source: Source | None, name: str, parent: bytes, start: int, end: int) -> None:
+        self.source = source
+        self.name = name
+        self.parent = parent
+        self.start = start
+        self.end = end
+
+
+class Played(NamedTuple):
+    """A trajectory that has ended, its span, and the process it ran in."""
+
+    figures: _figures.Trajectory
+    record: _record.End
+    source: Source
 
 
 class Trace:
-    """What is known so far of one trace; `detail` keeps calls and parts too."""
+    """What is known so far of one trace; `detail` keeps calls and parts too, `clocks` what tells of those."""
 
-    def __init__(self, *, detail: bool = False) -> None:
+    def __init__(self, *, detail: bool = False, clocks: bool = False) -> None:
         self.root: tuple[Source, _record.End] | None = None
         self.index: int | None = None
+        self.begun = False  # its root is known, ended or not
         self.restart = 0
         self.closed = False  # its figures are made; only what is still open is of interest
         self.opened: dict[bytes, tuple[Source, _record.Start]] = {}
@@ -25,86 +51,128 @@ class Trace:
         self.calls: list[_record.End] = []
         self.parts: list[_record.End] = []  # of weight syncs
         self.detail = detail
-        self._names: dict[bytes, str] = {}
-        self._parents: dict[bytes, bytes] = {}
+        self._spans: dict[bytes, Span] = {}
         self._wanted: set[bytes] = set()  # spans that something counted is inside of, and that have not come yet
         self._direct: dict[bytes, _figures.Direct] = {}
+        self._visits = Visits() if clocks else None
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def start(self, source: Source, record: _record.Start) -> None:
         """Take a span that has begun."""
         self.opened[record.span] = (source, record)
+        self.begun = self.begun or not record.parent
         self._place(source, record)
-        self._know(record)
+        self._know(source, record, 0)
+
+    def needs(self, source: Source, call: _record.Glance) -> bool:
+        """Whether a call matters by itself: of most the span of the trajectory around them tells all."""
+        around = self._spans.get(call.parent)
+        told = around is not None and around.name == semconv.TRAJECTORY and around.source is source
+        return not told or self.detail or call.span in self._wanted
 
     def end(self, source: Source, record: _record.End) -> None:
         """Take a span that has ended."""
         self.opened.pop(record.span, None)
         if self.closed:
             return
-        self._place(source, record)
         if record.name in semconv.SERVICE_SUFFIX:
-            self._call(record)
-        else:
-            self._know(record)
-        if semconv.LATE in record.attributes:
+            self._place(source, record)
+            self._call(source, record)
+            return
+        if self.index is None or record.name == semconv.STEP:
+            self._place(source, record)
+        self._know(source, record, record.end)
+        attributes = record.attributes
+        if semconv.LATE in attributes:
             return  # it ended after what it belongs to, whose totals were closed
+        if self._visits is not None:
+            self._visits.add(source, record)
         if record.name == semconv.TRAJECTORY:
             self.trajectories.append((source, record))
-        elif semconv.PHASE in record.attributes:
+        elif semconv.PHASE in attributes:
             self.phases.append((source, record))
-        elif self.detail and semconv.SYNC_PART in record.attributes:
+        elif self.detail and semconv.SYNC_PART in attributes:
             self.parts.append(record)
         if not record.parent:
-            self.root = (source, record)
+            self.root, self.begun = (source, record), True
+            self.restart = max(self.restart, source.restart)
 
     def foreign(self, record: _record.Foreign) -> None:
         """Take another library's span, which may stand between two of ours."""
         if record.span in self._wanted:
-            self._know(record)
+            self._know(None, record, record.end)
 
     def _place(self, source: Source, record: _record.Start | _record.End) -> None:
-        if record.name == semconv.STEP or self.index is None:
-            self.index = record.attributes.get(semconv.STEP_INDEX, self.index)
+        index = record.attributes.get(semconv.STEP_INDEX)
+        if (record.name == semconv.STEP or self.index is None) and type(index) is int:
+            self.index = index
         self.restart = max(self.restart, source.restart)
 
-    def _know(self, record: _record.Start | _record.End | _record.Foreign) -> None:
-        self._names[record.span] = record.name
-        self._parents[record.span] = record.parent
+    def _know(self, source: Source | None, record: _record.Start | _record.End | _record.Foreign, end: int) -> None:
+        known = self._spans.get(record.span)
+        if known is not None:
+            known.end = end or known.end
+            return
+        parent = record.parent
+        self._spans[record.span] = Span(source, record.name, parent, record.start, end)
         self._wanted.discard(record.span)
-        if record.parent and record.parent not in self._parents:
-            self._wanted.add(record.parent)
+        if parent and parent not in self._spans:
+            self._wanted.add(parent)
 
-    def _call(self, record: _record.End) -> None:
+    def _call(self, source: Source, record: _record.End) -> None:
         if self.detail:
             self.calls.append(record)
         if record.span in self._wanted:
-            self._know(record)
-        if self._names.get(record.parent) == semconv.TRAJECTORY or semconv.LATE in record.attributes:
+            self._know(source, record, record.end)
+        if semconv.LATE in record.attributes:
+            return
+        if self._visits is not None:
+            self._visits.add(source, record)
+        around = self._spans.get(record.parent)
+        if around is not None and around.name == semconv.TRAJECTORY:
             return  # the trajectory's own span tells of it
         direct = self._direct.setdefault(record.parent, _figures.Direct())
         direct.add(record.name, record.start, record.end, record.attributes)
-        if record.parent not in self._parents:
+        if around is None:
             self._wanted.add(record.parent)
 
     # --- figures ------------------------------------------------------------------------------------------------------
 
-    def step(self) -> _figures.StepFigures | None:
-        """Return the step's figures, None while its root has not ended or where it is no step."""
+    def visits(self) -> Iterator[Visit]:
+        """Yield what the spans of one host inside those of another say of their clocks."""
+        return self._visits.of(self._spans) if self._visits is not None else iter(())
+
+    def step(self, around: Iterable[_figures.Phase] = ()) -> _figures.StepFigures | None:
+        """Return the step's figures, None while its root has not ended or where it is no step.
+
+        Args:
+            around: the phases of other timelines that are in no step.
+        """
         if self.root is None or self.root[1].name != semconv.STEP or self.index is None:
             return None
         source, root = self.root
         phases = self._figured_phases()
         return _figures.step(
             self.index,
-            root.start,
-            root.end,
+            root.start + source.shift,
+            root.end + source.shift,
             root.attributes,
             phases=[phase for owner, phase in phases if owner is source],
-            trajectories=[trajectory for trajectory, _ in self._figured_trajectories()],
-            elsewhere=[phase for owner, phase in phases if owner is not source],
+            trajectories=[played.figures for played in self._played()],
+            elsewhere=[*(phase for owner, phase in phases if owner is not source), *around],
         )
+
+    def elsewhere(self) -> list[_figures.Elsewhere]:
+        """Return the phases of other roles than the step's, each with the process it ran in."""
+        if self.root is None:
+            return []
+        owner, root = self.root
+        role = root.attributes.get(semconv.ROLE, owner.role)
+        roles = (
+            (source, phase, phase.attributes.get(semconv.ROLE, source.role)) for source, phase in self._figured_phases()
+        )
+        return [(source.name, _of_role(phase, other)) for source, phase, other in roles if other != role]
 
     def outside(self) -> tuple[_figures.Phase, _figures.Rollout | None] | None:
         """Return the phase that is the root of this trace, with its trajectories if it evaluates; else None."""
@@ -115,13 +183,13 @@ class Trace:
         if not phase.evaluates:
             return phase, None
         # As a step with nothing but this phase, whose trajectories are counted like any other's.
-        trajectories = [trajectory for trajectory, _ in self._figured_trajectories()]
+        trajectories = [played.figures for played in self._played()]
         alone = _figures.step(0, phase.start, phase.end, {}, phases=phases, trajectories=trajectories)
         return phase, alone.evaluation
 
-    def detailed(self) -> list[tuple[_figures.Trajectory, _record.End]]:
+    def detailed(self) -> list[Played]:
         """Return the trajectories that figures are made of, with their spans, where detail was asked for."""
-        return self._figured_trajectories() if self.detail else []
+        return list(self._played()) if self.detail else []
 
     def _figured_phases(self) -> list[tuple[Source, _figures.Phase]]:
         ended = {record.span for _, record in self.phases}
@@ -130,7 +198,8 @@ class Trace:
         for source, record in self.phases:
             parent = next((span for span in self._above(record.parent) if span in ended), b"")
             span, direct = record.span, directs.get(record.span)
-            phase = _figures.Phase(record.name, span, parent, record.start, record.end, record.attributes, direct)
+            start, end = record.start + source.shift, record.end + source.shift
+            phase = _figures.Phase(record.name, span, parent, start, end, record.attributes, direct)
             figured.append((source, phase))
         return figured
 
@@ -138,34 +207,43 @@ class Trace:
         """Return the calls in no trajectory by the rollout or eval that they are in."""
         directs: dict[bytes, _figures.Direct] = {}
         for parent, direct in self._direct.items():
-            around = next((span for span in self._above(parent) if self._gathers(span)), b"")
-            if self._names.get(around) in _GATHERS:
+            around = next((span for span in self._above(parent) if self._name(span) in _EXPECTED), b"")
+            if self._name(around) in GATHERS:
                 directs.setdefault(around, _figures.Direct()).update(direct)
         return directs
 
-    def _gathers(self, span: bytes) -> bool:
-        name = self._names.get(span)
-        return name == semconv.TRAJECTORY or name in _GATHERS
+    def _name(self, span: bytes) -> str:
+        known = self._spans.get(span)
+        return "" if known is None else known.name
 
-    def _figured_trajectories(self) -> list[tuple[_figures.Trajectory, _record.End]]:
+    def _played(self) -> Iterator[Played]:
+        """Yield the trajectories that ended in time, each with what it comes to."""
         closed = {record.span for _, record in self.phases}
-        figured = []
+        places: dict[bytes, tuple[bool, bool]] = {}  # trajectories of one rollout share it
         for source, record in self.trajectories:
-            above = list(self._above(record.parent))
-            around = [span for span in above if self._names.get(span) in _GATHERS]
-            if self._in_time(source, record) and all(span in closed for span in around):
-                nested = any(self._names.get(span) == semconv.TRAJECTORY for span in above)
-                trajectory = _figures.trajectory_of(
-                    record.span, record.start, record.end, record.attributes, parent_is_trajectory=nested
+            place = places.get(record.parent)
+            if place is None:
+                place = places[record.parent] = self._place_of(record.parent, closed)
+            counts, nested = place
+            if counts and self._in_time(source, record):
+                start, end = record.start + source.shift, record.end + source.shift
+                figures = _figures.trajectory_of(
+                    record.span, start, end, record.attributes, parent_is_trajectory=nested
                 )
-                figured.append((trajectory, record))
-        return figured
+                yield Played(figures, record, source)
+
+    def _place_of(self, parent: bytes, closed: set[bytes]) -> tuple[bool, bool]:
+        """Return whether what it is inside of has ended, and whether that is a trajectory."""
+        above = list(self._above(parent))
+        names = [self._name(span) for span in above]
+        ended = all(span in closed for span, name in zip(above, names, strict=True) if name in GATHERS)
+        return ended, semconv.TRAJECTORY in names
 
     def _in_time(self, source: Source, record: _record.End) -> bool:
         if self.root is None:
             return True
         owner, root = self.root
-        return record.end <= root.end + (0 if source is owner else _SKEW)
+        return record.end + source.shift <= root.end + owner.shift + (0 if source is owner else _SKEW)
 
     def _above(self, span: bytes) -> Iterator[bytes]:
         """Yield `span` and what it is inside of, as far as that is known."""
@@ -173,13 +251,15 @@ class Trace:
         while span and span not in seen:
             seen.add(span)
             yield span
-            span = self._parents.get(span, b"")
+            known = self._spans.get(span)
+            span = b"" if known is None else known.parent
 
     def close(self) -> None:
         """Let go of all that the figures were made of."""
         self.closed = True
         self.phases, self.trajectories, self.calls, self.parts = [], [], [], []
         self._direct.clear()
+        self._visits = None
 
     # --- what is open -------------------------------------------------------------------------------------------------
 
@@ -190,3 +270,7 @@ class Trace:
             if opened is not None and opened[1].name == semconv.TRAJECTORY:
                 return opened[1]
         return None
+
+
+def _of_role(phase: _figures.Phase, role: str) -> _figures.Phase:
+    return replace(phase, attributes={**phase.attributes, semconv.ROLE: role})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,3 +53,14 @@ def chosen_run(verb: str, path: Path | None) -> Path:
 def complain(verb: str, sentence: str) -> None:
     """Write a line to standard error."""
     sys.stderr.write(printable(f"rl-otel {verb}: {sentence}") + "\n")
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Let Python look for garbage seldom: what is read of a run has no cycles, and much of it stays for a while."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -93,7 +93,7 @@ def _traces_of(recorded: Run, step: int) -> set[bytes]:
     return {
         record.trace
         for source in recorded.sources
-        for _, _, record in source.records()
+        for record in source.records()
         if isinstance(record, (_record.Start, _record.End)) and record.attributes.get(semconv.STEP_INDEX) == step
     }
 
@@ -118,7 +118,7 @@ def _encoded(batch: list[Span], source: Source) -> bytes:
 def _whole(source: Source, traces: set[bytes] | None) -> Iterator[Span]:
     """Yield the spans that have ended, each with the attributes that came late."""
     awaited: dict[bytes, _record.End] = {}
-    for _, _, record in source.records():
+    for record in source.records():
         if isinstance(record, _record.Late):
             span = awaited.get(record.span)
             if span is not None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rl_otel._analysis import Analysis
-from rl_otel._cli.common import add_verb, chosen_run, complain
+from rl_otel._cli.common import add_verb, chosen_run, complain, seldom_collected
 from rl_otel._read import Run
-from rl_otel._render import detail_lines, open_lines, open_summary, outside_lines, table_lines
+from rl_otel._render import detail_lines, missing_lines, open_lines, open_summary, outside_lines, table_lines
 from rl_otel._table import run_lines
 from rl_otel._terminal import Terminal, command
 
@@ -47,14 +47,13 @@ def run(arguments: argparse.Namespace) -> int:
     recorded = Run(chosen_run("report", arguments.folder))
     analysis = Analysis(recorded, arguments.step)
     terminal = Terminal(sys.stdout)
-    if arguments.step is None:
-        shown = _all_steps(analysis, terminal, recorded.folder)
-    else:
-        shown = _one_step(analysis, terminal, arguments.step)
-    for problem in recorded.problems:
+    with seldom_collected():
+        if arguments.step is None:
+            shown = _all_steps(analysis, terminal, recorded.folder)
+        else:
+            shown = _one_step(analysis, terminal, arguments.step)
+    for problem in (*recorded.problems, *missing_lines(analysis, recorded)):
         complain("report", problem)
-    if recorded.lost:
-        complain("report", f"{recorded.lost} spans never reached a journal and are missing here")
     if not shown:
         complain("report", _nothing(analysis, recorded, arguments.step))
     return 0 if shown else 1

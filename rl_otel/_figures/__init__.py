@@ -7,6 +7,7 @@ What is not known is None or absent, never 0.
 from __future__ import annotations
 
 from rl_otel._figures.gpu import Memory
+from rl_otel._figures.roles import Done, Elsewhere, Role, roles
 from rl_otel._figures.rollout import Direct, Rollout, Spread, rollout, rollout_attributes
 from rl_otel._figures.run import Cumulated, RunFigures, run
 from rl_otel._figures.step import Phase, Row, StepFigures, step, summary
@@ -15,14 +16,18 @@ from rl_otel._figures.trajectory import Trajectory, trajectory_attributes, traje
 __all__ = [
     "Cumulated",
     "Direct",
+    "Done",
+    "Elsewhere",
     "Memory",
     "Phase",
+    "Role",
     "Rollout",
     "Row",
     "RunFigures",
     "Spread",
     "StepFigures",
     "Trajectory",
+    "roles",
     "rollout",
     "rollout_attributes",
     "run",

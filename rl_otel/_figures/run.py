@@ -69,6 +69,12 @@ class RunFigures:
         if evaluation is not None:
             self._evaluated(evaluation)
 
+    def add_elsewhere(self, phase: Phase, evaluation: Rollout | None = None) -> None:
+        """Add a phase outside any step of another timeline, whose time is none of this one's."""
+        self._keep(by_phase([phase]).memory)
+        if evaluation is not None:
+            self._evaluated(evaluation)
+
     @property
     def wall(self) -> int:
         """From the beginning to the end of the last step or outside phase."""

@@ -31,13 +31,14 @@ from rl_otel._journal.frames import frame
 from rl_otel._journal.lock import Lock
 from rl_otel._journal.overflow import Overflow
 from rl_otel._journal.place import Place, offset_of, place_of, segment_of
-from rl_otel._journal.reader import Batch, read
+from rl_otel._journal.reader import CHUNK, Batch, decoded, payloads, read
 from rl_otel._journal.room import Room
 from rl_otel._journal.sent import ALL, Sent
 from rl_otel._journal.writer import Writer
 
 __all__ = [
     "ALL",
+    "CHUNK",
     "MODE",
     "PRIVATE",
     "SUFFIX",
@@ -51,10 +52,12 @@ __all__ = [
     "Writer",
     "base_of",
     "base_path",
+    "decoded",
     "frame",
     "journals",
     "make_folder",
     "offset_of",
+    "payloads",
     "place_of",
     "read",
     "remove",

@@ -12,7 +12,7 @@ import msgspec
 from rl_otel import _record
 from rl_otel._journal.frames import Scan
 
-_CHUNK: Final = 1 << 20
+CHUNK: Final = 1 << 20
 _TOGETHER: Final = 256  # records that are decoded at a time: few enough for the processor's caches
 _MANY: Final = b"\xdd"  # begins a msgpack array, with its length in four bytes
 _ARRAY: Final = Struct(">cI").pack
@@ -40,8 +40,21 @@ def read(path: Path, offset: int = 0) -> Iterator[tuple[_record.Record, int]]:
         yield from zip(records, [*begins[1:], end], strict=True)
 
 
-def chunks(path: Path, offset: int) -> Iterator[bytes]:
-    """Yield the bytes of a file from `offset` on, a megabyte at a time.
+def payloads(path: Path, size: int = CHUNK) -> Iterator[list[bytes]]:
+    """Yield the payloads of a file, not decoded, as many at a time as lie in `size` bytes.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    scan = Scan(0)
+    for chunk in chunks(path, 0, size):
+        found = scan.feed(chunk).payloads
+        if found:
+            yield found
+
+
+def chunks(path: Path, offset: int, size: int = CHUNK) -> Iterator[bytes]:
+    """Yield the bytes of a file from `offset` on, so many at a time.
 
     Raises:
         OSError: the file cannot be read.
@@ -49,7 +62,7 @@ def chunks(path: Path, offset: int) -> Iterator[bytes]:
     while True:
         with path.open("rb") as file:  # anew each time: a run can have more journals than a process may have open
             file.seek(offset)
-            chunk = file.read(_CHUNK)
+            chunk = file.read(size)
         if not chunk:
             return
         yield chunk

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from rl_otel._render.missing import missing_lines
 from rl_otel._render.openings import open_lines, open_summary
 from rl_otel._render.step import detail_lines, outside_lines, table_lines
 
-__all__ = ["detail_lines", "open_lines", "open_summary", "outside_lines", "table_lines"]
+__all__ = ["detail_lines", "missing_lines", "open_lines", "open_summary", "outside_lines", "table_lines"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rl_otel import semconv
-from rl_otel._analysis import StepReport
+from rl_otel._analysis import Played, StepReport
 from rl_otel._figures import Trajectory
 from rl_otel._record import End
 from rl_otel._render.words import described, recorded
@@ -24,29 +24,31 @@ def slowest_lines(report: StepReport) -> list[str]:
     rollout = next((each for each in (figures.training, figures.evaluation) if each and each.slowest), None)
     if rollout is None:
         return []
-    spans = {record.span: record for _, record in report.trajectories}
+    played = {each.record.span: each for each in report.trajectories}
     lines = ["  Slowest trajectories:"]
     for trajectory in rollout.slowest:
-        lines += _trajectory_lines(trajectory, spans[trajectory.span])
+        lines += _trajectory_lines(played[trajectory.span], report)
         lines += _turn_lines([call for call in report.calls if call.parent == trajectory.span])
     return lines + _failed_lines(report, {trajectory.span for trajectory in rollout.slowest})
 
 
 def _failed_lines(report: StepReport, told: set[bytes]) -> list[str]:
-    failed = [pair for pair in report.trajectories if pair[0].outcome in FAILED and pair[0].span not in told]
+    ended = (each for each in report.trajectories if each.figures.outcome in FAILED)
+    failed = [each for each in ended if each.figures.span not in told]
     if not failed:
         return []
     lines = ["  Failed as well:"]
-    for trajectory, record in failed[:_FAILED]:
-        lines += _trajectory_lines(trajectory, record)
+    for played in failed[:_FAILED]:
+        lines += _trajectory_lines(played, report)
     if len(failed) > _FAILED:
         lines.append(f"    and {len(failed) - _FAILED} more")
     return lines
 
 
-def _trajectory_lines(trajectory: Trajectory, record: End) -> list[str]:
-    lines = wrapped(_sentence(trajectory, recorded(record, _SHOWN)), indent="    ")
-    error = " ".join(record.message.split())
+def _trajectory_lines(played: Played, report: StepReport) -> list[str]:
+    where = [] if report.names.alone else [f"in {cut(report.names.of(played.source), LONGEST_ID)}"]
+    lines = wrapped(_sentence(played.figures, recorded(played.record, _SHOWN) + where), indent="    ")
+    error = " ".join(played.record.message.split())
     return [*lines, cut(f"      {error}", WIDTH)] if error else lines
 
 
