@@ -6,7 +6,10 @@ side. W3C Trace Context is the format; `docs/processes.md` shows what to write a
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, NamedTuple
 
 from rl_otel import _runtime
 from rl_otel._carrier import BAGGAGE, PARENT, STATE, Origin, bagged, read, written
@@ -14,7 +17,7 @@ from rl_otel._safety import swallow
 from rl_otel._spans.handed import here
 from rl_otel._spans.remote import Remote
 
-__all__ = ["extract", "inject", "use"]
+__all__ = ["executor", "extract", "inject", "use"]
 
 use = Remote
 
@@ -57,3 +60,62 @@ def extract(carrier: Any) -> Origin | None:
         carrier: a mapping, or pairs of names and values as in ASGI; names in any case, text or bytes.
     """
     return read(carrier)
+
+
+def executor(pool: Executor) -> Executor:
+    """Return `pool` as one whose work runs inside the spans that were open where it was submitted.
+
+    Threads carry on with the context itself, as `rl_otel.bind` does for one function; to other processes a carrier goes
+    along with the function.
+
+    Args:
+        pool: any `concurrent.futures.Executor`; it is shut down with what is returned.
+    """
+    return _Carrying(pool)
+
+
+class _Carrying(Executor):
+    """Submits to another executor, with the context."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return self._pool.submit(self._carried(fn), *args, **kwargs)
+
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> Iterator[Any]:
+        return self._pool.map(self._carried(fn), *iterables, **options)
+
+    def shutdown(self, *given: Any, **options: Any) -> None:
+        self._pool.shutdown(*given, **options)
+
+    def _carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # Written now, not when it is pickled: that happens on another thread, when the span here may have ended.
+        return _Carried(function, None if isinstance(self._pool, ThreadPoolExecutor) else inject())
+
+
+class _Carried:
+    """A function and where it was submitted: in this process the context, in another one what its carrier tells."""
+
+    def __init__(self, function: Callable[..., Any], carrier: Any) -> None:
+        self._function = function
+        self._carrier = carrier
+        self._context = copy_context()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # A copy for each call: one context cannot be entered by two threads at once.
+        return self._context.copy().run(self._function, *args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return _Under, (self._function, self._carrier)
+
+
+class _Under(NamedTuple):
+    """A function that came from another process."""
+
+    function: Callable[..., Any]
+    carrier: Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with use(self.carrier):
+            return self.function(*args, **kwargs)
