@@ -52,10 +52,18 @@ class Identity:
     owns_root: bool  # writes the root span of each step
     shared: bool  # the run id came from something that all processes of the run have
     local_size: int | None = None  # ranks on this node; None where the launcher does not say
+    node: int | None = None  # this node among those of the run; the same
+    nodes: int | None = None
+    child: bool = False  # of a process that has the same rank
+
+    @property
+    def serves(self) -> bool:
+        """Whether it works for the loop, and is no part of it."""
+        return self.role in SERVING
 
     def forked(self) -> Identity:
         """Return the identity of a forked child; its steps join those of the parent, which owns the root."""
-        return dataclasses.replace(self, pid=os.getpid(), instance=str(uuid.uuid4()), owns_root=False)
+        return dataclasses.replace(self, pid=os.getpid(), instance=str(uuid.uuid4()), owns_root=False, child=True)
 
 
 def identify(config: Config) -> Identity:
@@ -83,6 +91,8 @@ def identify(config: Config) -> Identity:
         owns_root=place.rank == 0 and role not in SERVING,
         shared=shared is not None,
         local_size=place.local_size,
+        node=place.node,
+        nodes=place.nodes,
     )
 
 
@@ -93,15 +103,18 @@ def clean(run_id: str) -> str:
 
 
 class _Place(NamedTuple):
+    said_by: str = ""  # the variable that gave the rank
     rank: int = 0
     world_size: int = 1
     local_rank: int | None = None
     local_size: int | None = None  # ranks on this node
+    node: int | None = None
+    nodes: int | None = None
 
 
-#: Rank, world size, local rank and local size, by launcher.
-_TORCH: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-_SLURM: Final = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "")
+#: Variables of each launcher, in the order of a place.
+_TORCH: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+_SLURM: Final = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_NODEID", "SLURM_NNODES")
 _OPENMPI: Final = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
 _MPICH: Final = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 
@@ -110,11 +123,11 @@ def _place() -> _Place:
     """Return the place that the first launcher with a rank and a world size gives."""
     # A batch script sees SLURM_NTASKS as well: only below srun is it the number of processes like this one.
     for names in (_TORCH, *([_SLURM] if _slurm_step() else []), _OPENMPI, _MPICH):
-        rank, size, local_rank, local_size = (index(name) if name else None for name in names)
+        rank, size, *more = (index(name) if name else None for name in names)
         if rank is None or size is None:
             continue
         if rank < size:
-            return _Place(rank, size, local_rank, local_size)
+            return _Place(names[0], rank, size, *more)
         say(names[0], "rl_otel: ignoring %s=%d: it is not below %s=%d", names[0], rank, names[1], size)
     return _Place()
 
@@ -138,17 +151,43 @@ def _slurm_step() -> str | None:
 
 def _launcher(place: _Place) -> str | None:
     """Return a name for the process that started all ranks, if that is one process on this node."""
-    local = variable("MASTER_ADDR") in ("localhost", "127.0.0.1", "::1") or place.local_size == place.world_size
-    if place.world_size == 1 or not local:
+    if place.local_size is not None:
+        local = place.local_size == place.world_size
+    else:
+        local = variable("MASTER_ADDR") in ("localhost", "127.0.0.1", "::1")
+    # A process alone has a name of its own, but not below an elastic launcher, which may start it again.
+    if not local or (place.world_size == 1 and variable("TORCHELASTIC_RUN_ID") is None):
         return None
-    pid = os.getppid()
     try:
+        pid = _above_ranks(os.getppid(), place.said_by)
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        # The program's name, in brackets, may hold anything; the start is the 20th field after it.
-        start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        return f"launch-{pid}-{_digest(f'{boot} {pid} {_stat(pid)[_START]}')}"
+    except (OSError, IndexError, ValueError):
         return None
-    return f"launch-{pid}-{_digest(f'{boot} {pid} {start}')}"
+
+
+def _above_ranks(pid: int, name: str) -> int:
+    """Return the first of a process and those above it that has not this rank: who has it wraps it, as a shell does."""
+    given = f"{name}={variable(name)}".encode()
+    while pid > 1 and given in _environment(pid):
+        pid = int(_stat(pid)[_PARENT])
+    return pid
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Return the variables that a process was started with; of another user's none."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except PermissionError:
+        return []
+
+
+_PARENT, _START = 1, 19  # fields of a process's line, after its name
+
+
+def _stat(pid: int) -> list[str]:
+    # The program's name, in brackets, may hold anything.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _own() -> str:

@@ -331,13 +331,7 @@ def _counted(config: Config, identity: Identity, folder: Folder) -> Identity:
 
 
 def _plan(config: Config, who: Identity) -> Plan:
-    part = quota(
-        config.trace_budget,
-        world_size=who.world_size,
-        rank=who.rank,
-        owns_root=who.owns_root,
-        local_size=who.local_size,
-    )
+    part = quota(config.trace_budget, who)
     return Plan(config.trace_budget, part, config.schedule_delay, config.batch_size, config.services_one)
 
 

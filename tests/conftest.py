@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 pytest_plugins = ["rl_otel.testing"]
 
 #: Variables of these families would make a developer's shell, or a cluster's, part of the test.
-_FOREIGN = ("OTEL_", "RL_OTEL_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_")
-_RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "TRACEPARENT"}
+_FOREIGN = ("OTEL_", "RL_OTEL_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "MPI_", "MASTER_", "GROUP_")
+_RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TRACEPARENT"}
 
 
 # A busy machine is slow now and then; what is generated, not how fast, is the test. `quick` is for the second run of

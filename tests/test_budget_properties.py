@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from rl_otel import semconv
 from rl_otel._budget import Budget, Joined, Refs, quota, size_of, spot_of
+from rl_otel._identity import Identity
 from rl_otel._journal import place_of as at
 from rl_otel._otlp import Writer, encoding_of
 from rl_otel._record import End
@@ -146,29 +148,56 @@ def test_the_slowest_and_the_failed_are_there_whenever_any_detail_is(
         assert all(counts[number] == calls for number in first)
 
 
-@given(st.integers(0, 20_000), st.integers(1, 300), st.none() | st.integers(1, 16))
-def test_quotas_are_never_more_than_the_budget(spans: int, world: int, local: int | None) -> None:
+@st.composite
+def worlds(draw: st.DrawFn) -> list[Identity]:
+    """Draw all ranks of a run: on nodes of any sizes, filled one after the other or in turn, as the launcher tells."""
+    sizes = draw(st.lists(st.integers(1, 16), min_size=1, max_size=40))
+    places = [(node, local) for node, size in enumerate(sizes) for local in range(size)]
+    if draw(st.booleans()):
+        places.sort(key=lambda place: place[1])
+    world = Identity("r", 0, 0, len(places), None, "trainer", "host", 1, "i", owns_root=True, shared=True)
+    ranks = [replace(world, rank=rank, owns_root=rank == 0) for rank in range(len(places))]
+    told = draw(st.sampled_from(["nodes", "sizes", "nothing"]))
+    if told == "nodes":
+        return [
+            replace(who, local_rank=local, node=node, nodes=len(sizes))
+            for who, (node, local) in zip(ranks, places, strict=True)
+        ]
+    return [replace(who, local_size=sizes[0]) for who in ranks] if told == "sizes" else ranks
+
+
+@given(st.integers(0, 20_000), worlds())
+def test_quotas_are_never_more_than_the_budget(spans: int, ranks: list[Identity]) -> None:
     """Over all ranks the parts stay within the whole, at most sixteen send, and the owner has half or more."""
-    parts = [quota(spans, world_size=world, rank=rank, owns_root=rank == 0, local_size=local) for rank in range(world)]
+    parts = [quota(spans, who) for who in ranks]
     assert sum(parts) <= spans
     assert sum(part > 0 for part in parts) <= 16
     assert parts[0] * 2 >= spans
-    assert world > 1 or parts == [spans]
+    assert len(ranks) > 1 or parts == [spans]
+    if len(ranks) <= 16 and spans >= 30:
+        assert all(parts)
+    if ranks[0].node is not None and len(ranks) > 16:
+        assert all(who.local_rank == 0 for who, part in zip(ranks, parts, strict=True) if part)
 
 
 def test_quotas_of_a_few_worlds() -> None:
-    """Half for the owner, equal parts for the others; of many nodes the first rank of some."""
+    """Half for the owner, equal parts for the others; of many ranks the first of each node, of many nodes some."""
 
-    def parts(world: int, local: int | None = None) -> dict[int, int]:
-        ranks = {n: quota(3200, world_size=world, rank=n, owns_root=n == 0, local_size=local) for n in range(world)}
-        return {rank: part for rank, part in ranks.items() if part}
+    def parts(world: int, local: int | None = None, **more: Any) -> dict[int, int]:
+        one = Identity("r", 0, 0, world, None, "trainer", "host", 1, "i", owns_root=True, shared=True, local_size=local)
+        ranks = [replace(one, rank=rank, owns_root=rank == 0, **more) for rank in range(world)]
+        return {who.rank: part for who in ranks if (part := quota(3200, who))}
 
     assert parts(1) == {0: 3200}
     assert parts(2) == {0: 1600, 1: 1600}
     assert parts(5) == {0: 1600, 1: 400, 2: 400, 3: 400, 4: 400}
     assert parts(32, 8) == {0: 1600, 8: 533, 16: 533, 24: 533}
     assert list(parts(512, 8)) == list(range(0, 512, 32))
-    assert quota(3200, world_size=1, rank=0, owns_root=False) == 100
+    serving = Identity("r", 0, 0, 1, None, "generator", "host", 1, "i", owns_root=False, shared=True)
+    assert quota(3200, serving) == 100
+    assert quota(3200, replace(serving, world_size=8)) == 100
+    rank = replace(serving, role="trainer", world_size=2, rank=1)
+    assert (quota(3200, rank), quota(3200, rank.forked())) == (1600, 100)
 
 
 PIECE = Writer(encoding_of("grpc"), {})(End(TRACE, b"s" * 8, b"", "", 0, 1, {}), 7)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -18,6 +15,7 @@ from hypothesis import strategies as st
 from rl_otel import _identity
 from rl_otel._config import Config
 from rl_otel._identity import Identity, clean, identify
+from tests import process
 
 Under: TypeAlias = Callable[..., Identity]
 
@@ -125,6 +123,7 @@ def test_a_batch_script_is_no_slurm_step(step: dict[str, str], identity: Under) 
     [
         (TWO_NODES, (5, 8, 1)),
         (SRUN | {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"}, (5, 8, 1)),
+        (SRUN | {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_NODEID": "1", "SLURM_NNODES": "2"}, (1, 2, None)),
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, (1, 2, None)),
         ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, (1, 2, 0)),
         (SRUN | {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"} | TWO_NODES, (5, 8, 1)),
@@ -139,25 +138,32 @@ def test_rank_and_world_size_come_from_one_launcher(
     assert (me.role, me.owns_root) == ("trainer", False)
 
 
-def test_ranks_of_one_node_share_what_started_them(tmp_path: Path) -> None:
-    """Plain torchrun on one node: the ranks have the same parent, and another launch has another run id."""
-    launcher = tmp_path / "launcher.py"
-    launcher.write_text(
-        "import os, subprocess, sys\n"
-        "code = 'from rl_otel._config import Config; from rl_otel._identity import identify; '\n"
-        "code += 'me = identify(Config()); print(me.run_id, me.shared)'\n"
-        "for rank in '01':\n"
-        "    place = {'RANK': rank, 'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2', 'TORCHELASTIC_RUN_ID': 'none'}\n"
-        "    subprocess.run([sys.executable, '-c', code], env=os.environ | place, check=True)\n"
-    )
-    launches = [
-        subprocess.run([sys.executable, launcher], capture_output=True, text=True, check=True).stdout.splitlines()
-        for _ in range(2)
-    ]
+#: Starts two ranks with a command before the interpreter, and has each say its run.
+LAUNCHER = """
+    import os, subprocess, sys
+    code = "from rl_otel._config import Config; from rl_otel._identity import identify; "
+    code += "me = identify(Config()); print(me.run_id, me.shared, flush=True)"
+    for rank in sys.argv[1].split():
+        place = {"RANK": rank, "WORLD_SIZE": sys.argv[2], "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+        subprocess.run([*sys.argv[3:], sys.executable, "-c", code], env=os.environ | place, check=True)
+"""
+
+
+@pytest.mark.parametrize("wrapper", [[], ["sh", "-c", '"$@"; true', "sh"]])
+def test_ranks_of_one_node_share_what_started_them(wrapper: list[str]) -> None:
+    """Ranks of one node have what started them in common, behind a shell as well; another launch is another run."""
+    launches = [process.run(LAUNCHER, "0 1", "2", *wrapper).stdout.splitlines() for _ in range(2)]
     (first, other), (second, _) = launches
     assert first == other
     assert re.fullmatch(r"launch-\d+-[0-9a-f]{8} True", first)
     assert first != second
+
+
+def test_a_launcher_of_some_of_the_ranks_names_no_run() -> None:
+    """Two agents on one host start two ranks each, of four: neither of them is what all have in common."""
+    done = process.run(LAUNCHER, "0", "4", env={"MASTER_ADDR": "localhost"})
+    assert done.stdout.endswith(" False\n")
+    assert "set RL_OTEL_RUN_ID" in done.stderr
 
 
 def test_without_proc_nothing_is_guessed(identity: Under, monkeypatch: pytest.MonkeyPatch) -> None:

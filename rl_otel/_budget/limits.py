@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rl_otel._identity import Identity
+
 _TOTAL, _LIVE = 450, 400  # bytes a span: Tempo refuses a trace of 5 MB, and 10,000 spans make 4.5 MB
 _LEAST: Final = 16_384  # bytes: the resources around a few spans take more room than the spans
 
 _SHARERS: Final = 16  # processes that send their part of a step
-_STRANGER: Final = 32  # a process that no rank tells apart gets what one of 16 others has: half of a 16th
+_STRANGER: Final = 32  # a process that no rank of the loop tells apart gets what one of 16 others has: half of a 16th
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,32 @@ class Budget:
         return cls(max(spans, 0), live, total, envelope, round(window * 1e9), batch)
 
 
-def quota(spans: int, *, world_size: int, rank: int, owns_root: bool, local_size: int | None = None) -> int:
-    """Return how many of a step's `spans` one of its processes may send; over all ranks never more than `spans`.
+def quota(spans: int, who: Identity) -> int:
+    """Return how many of a step's `spans` one of its processes may send; over the ranks of a loop never more than that.
 
-    The owner of the root has half and the others equal parts of the rest. Of more than 16 ranks only every so many-th
-    sends, the first of its node where `local_size`, the ranks of a node, is known.
+    The owner of the root has half and the others equal parts of the rest. Of more than 16 ranks only the first of each
+    node sends, and of more than 16 nodes only every so many-th.
     """
-    if world_size <= 1:
-        return spans if owns_root else spans // _STRANGER
-    stride = _stride(world_size, local_size or 1)
-    sharers = -(-world_size // stride)
-    if owns_root:
+    sharers, shares = _sharers(who)
+    if who.owns_root:
         return spans if sharers == 1 else spans - spans // 2
-    return spans // 2 // max(sharers - 1, 1) if rank % stride == 0 else 0
+    if not shares:
+        return 0
+    if who.serves or who.child or who.world_size <= 1:
+        return spans // _STRANGER
+    return spans // 2 // max(sharers - 1, 1)
 
 
-def _stride(world_size: int, local_size: int) -> int:
-    if world_size <= _SHARERS:
-        return 1
-    nodes = -(-world_size // local_size)
-    return local_size * -(-nodes // _SHARERS)
+def _sharers(who: Identity) -> tuple[int, bool]:
+    """Return how many ranks send their part of a step, and whether this one does."""
+    if who.world_size <= _SHARERS:
+        return who.world_size, True
+    if who.node is None or who.nodes is None or who.local_rank is None:
+        # Ranks are counted node by node, as far as anybody says.
+        size = who.local_size or 1
+        stride = size * -(-who.world_size // size // _SHARERS)
+        return -(-who.world_size // stride), who.rank % stride == 0
+    stride = -(-who.nodes // _SHARERS)
+    first = who.local_rank == 0 and who.node % stride == 0
+    # Rank 0 has the place of the first node, wherever it runs.
+    return -(-who.nodes // stride), who.rank == 0 or (first and who.node > 0)
