@@ -14,13 +14,18 @@ import pytest
 
 from stack import programs
 
+aiohttp = pytest.mark.needs(part="aiohttp")
 cloudpickle = pytest.mark.needs(part="cloudpickle")
 gcc = pytest.mark.needs(part="gcc")
 grpc = pytest.mark.needs(part="grpc")
 gymnasium = pytest.mark.needs(part="gymnasium")
+httpx = pytest.mark.needs(part="httpx")
 numpy = pytest.mark.needs(part="numpy")
+openai = pytest.mark.needs(part="openai")
 prometheus = pytest.mark.needs(part="prometheus")
 pynvml = pytest.mark.needs(part="pynvml")
+ray = pytest.mark.needs(part="ray")
+requests = pytest.mark.needs(part="requests")
 rich = pytest.mark.needs(part="rich")
 stack = pytest.mark.needs(part="stack")
 tensorboard = pytest.mark.needs(part="tensorboard")
