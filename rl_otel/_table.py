@@ -15,6 +15,7 @@ WIDTH = 80
 _GIB = 1 << 30
 _LONGEST_LABEL = 32
 LONGEST_ID = 48
+_HANDED = "  (this process alone: rl-otel report tells of those it handed its context to)"
 FAILED = (semconv.ERROR, semconv.TIMEOUT)
 
 
@@ -29,7 +30,7 @@ def step_lines(step: StepFigures) -> list[str]:
         told = "" if reward is None else f"reward {_number(reward, 3, sign='+')}"
         evaluated = _sentence(step.evaluation, told)
         lines += wrapped(f"eval: {evaluated}" if evaluated else "")
-    return lines
+    return lines + [_HANDED] * step.handed
 
 
 def run_lines(run: RunFigures) -> list[str]:

@@ -15,20 +15,10 @@ from rl_otel._cli import main
 from rl_otel._terminal import command
 from tests import otlp
 from tests.journal_maker import BEGAN, Maker, S, one_step, span_of, trace_of
+from tests.reporting import exported
 
 RUN = Path("runs/r")
 FILE = Path("step.json")
-
-
-def exported(*arguments: str) -> list[otlp.ReceivedSpan]:
-    assert main(["export", str(RUN), "--output", str(FILE), *arguments]) == 0
-    message = otlp.from_json(FILE.read_bytes())
-    return [
-        otlp.ReceivedSpan(span, otlp.values(resource.resource.attributes), (scope.scope.name, scope.scope.version))
-        for resource in message.resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    ]
 
 
 def one(spans: list[otlp.ReceivedSpan], name: str) -> otlp.ReceivedSpan:
@@ -72,7 +62,7 @@ def test_only_whole_records_are_exported() -> None:
     maker.begin_step(1, 20)
     maker.end("train", 20, 21, "train", "step 1")
     maker.path.write_bytes(maker.path.read_bytes()[:-1])
-    assert Counter(span.name for span in exported()) == {"step": 1, "rollout": 1, "trajectory": 2, "train": 2}
+    assert Counter(span.name for span in exported(RUN)) == {"step": 1, "rollout": 1, "trajectory": 2, "train": 2}
 
 
 # --- what is written ---
@@ -81,7 +71,7 @@ def test_only_whole_records_are_exported() -> None:
 def test_a_step_comes_out_with_its_exact_values() -> None:
     """Ids, times, parents, attributes and their types are those of the journal; the scope is ours."""
     one_step(Maker(RUN, **{semconv.SDK_NAME: "rl_otel", semconv.SDK_VERSION: "1.2"}), 3)
-    spans = exported()
+    spans = exported(RUN)
     step, train = one(spans, "step"), [span for span in spans if span.name == "train"]
     assert step.proto.trace_id == trace_of("step 3")
     assert (step.proto.span_id, step.proto.parent_span_id) == (span_of("step 3"), b"")
@@ -95,7 +85,7 @@ def test_the_file_is_one_object_of_otlp_json() -> None:
     """One JSON object: ids in hex, integers of 64 bits as strings."""
     maker = Maker(RUN)
     maker.end("step", 0, 1, n=7)
-    exported()
+    exported(RUN)
     (resource,) = json.loads(FILE.read_text())["resourceSpans"]
     (span,) = resource["scopeSpans"][0]["spans"]
     assert (span["traceId"], span["spanId"]) == (trace_of("trace").hex(), span_of("step").hex())
@@ -107,7 +97,7 @@ def test_all_processes_of_a_run_are_in_it() -> None:
     """Each process's spans stand under its own resource."""
     Maker(RUN, "a-1-a", **{semconv.PROCESS_PID: 1}).end("step", 0, 1)
     Maker(RUN, "b-2-b", **{semconv.PROCESS_PID: 2}).end("train", 0, 1)
-    assert {(span.name, span.resource["process.pid"]) for span in exported()} == {("step", 1), ("train", 2)}
+    assert {(span.name, span.resource["process.pid"]) for span in exported(RUN)} == {("step", 1), ("train", 2)}
 
 
 def test_model_and_environment_time_have_services_of_their_own() -> None:
@@ -115,7 +105,7 @@ def test_model_and_environment_time_have_services_of_their_own() -> None:
     maker = Maker(RUN)
     for name in ("step", "generate", "env.step", "env.reset"):
         maker.end(name, 0, 1)
-    assert {span.name: span.resource["service.name"] for span in exported()} == {
+    assert {span.name: span.resource["service.name"] for span in exported(RUN)} == {
         "step": "grpo",
         "generate": "grpo-generate",
         "env.step": "grpo-env",
@@ -132,7 +122,7 @@ def test_late_attributes_are_merged_into_their_span() -> None:
     maker.write(_record.Late(span_of("step"), {"rl.kl": 0.5}))
     maker.write(_record.Late(span_of("train"), {semconv.GPU_DURATION: 2.0}))
     maker.write(_record.Late(span_of("nowhere"), {"a": 1}))
-    spans = exported()
+    spans = exported(RUN)
     assert one(spans, "step").attributes == {"rl.loss": 0.25, "rl.kl": 0.5}
     assert one(spans, "train").attributes == {"rl.phase": "train", "rl.gpu.duration": 2.0}
     assert one(spans, "eval").attributes == {"rl.phase": "eval"}
@@ -144,7 +134,7 @@ def test_spans_of_others_are_in_it() -> None:
     maker.end("step", 0, 1, flags=_record.LOCAL)
     ids = trace_of("trace"), span_of("http"), span_of("step")
     maker.write(_record.Foreign(*ids, "GET", BEGAN, BEGAN + S, {}, kind=3, scope="requests", scope_version="2"))
-    spans = exported()
+    spans = exported(RUN)
     foreign = one(spans, "GET")
     assert (foreign.proto.kind, foreign.scope, foreign.resource["service.name"]) == (3, ("requests", "2"), "grpo")
     assert one(spans, "step").proto.flags & 1 == 0
@@ -160,7 +150,7 @@ def test_a_step_alone_is_its_whole_trace() -> None:
     worker = Maker(RUN, "b-2-b")
     worker.step_index, worker.trace = 1, "step 1"
     worker.end("generate", 20, 21, "g", "rollout")
-    assert sorted(span.name for span in exported("--step", "1")) == ["GET", "generate", "train"]
+    assert sorted(span.name for span in exported(RUN, "--step", "1")) == ["GET", "generate", "train"]
 
 
 def test_many_spans_are_written_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +159,7 @@ def test_many_spans_are_written_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch
     maker = Maker(RUN)
     for index in range(10):
         one_step(maker, index, index * 11)
-    assert Counter(span.name for span in exported()) == {"step": 10, "rollout": 10, "trajectory": 20, "train": 20}
+    assert Counter(span.name for span in exported(RUN)) == {"step": 10, "rollout": 10, "trajectory": 20, "train": 20}
 
 
 def test_the_file_is_private() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from rl_otel import _record, semconv
 from rl_otel._analysis import Analysis, StepReport
 from rl_otel._read import Run
+from tests import process as real
 from tests.journal_maker import Maker, one_step
-from tests.reporting import reported
+from tests.reporting import exported, reported
 
 RUN = Path("runs/r")
 
@@ -280,3 +282,71 @@ def test_a_process_whose_first_file_is_torn_is_read_from_the_others(capsys: pyte
     code, lines, error = reported(capsys, str(RUN))
     assert (code, lines[0]) == (0, "Step   0 | Loss: 0.5000")
     assert error == f"rl-otel report: {first} is damaged in front: what can be read behind that is here\n"
+
+
+# --- a real run ---
+
+DRIVER = """
+import json, os, subprocess, sys
+import rl_otel
+from rl_otel import context
+
+env = {**os.environ, "RL_OTEL_RUN_DIR": "runs", "RL_OTEL_RUN_ID": "r", "RL_OTEL_ROLE": "generator"}
+WORKER = '''
+import json, sys
+import rl_otel
+from rl_otel import context
+
+rl_otel.configure()
+with context.use(json.loads(sys.argv[1])), rl_otel.trajectory(group=sys.argv[2], sample=0):
+    with rl_otel.generate() as generation:
+        generation.record(output_tokens=100)
+    with rl_otel.env_step("swe"):
+        pass
+rl_otel.shutdown()
+'''
+
+rl_otel.configure(service_name="grpo", run_dir="runs", run_id="r")
+for i in range(2):
+    with rl_otel.step(i):
+        with rl_otel.rollout():
+            carrier = json.dumps(context.inject())
+            started = [subprocess.Popen([sys.executable, "-c", WORKER, carrier, str(n)], env=env) for n in range(3)]
+            assert [each.wait() for each in started] == [0, 0, 0]
+        with rl_otel.train():
+            pass
+"""
+
+
+@pytest.mark.once
+def test_a_driver_says_what_its_table_lacks_and_the_report_has_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The driver of three workers saw no trajectory end: it says so in place of zeros; the report has three a step."""
+    printed = real.run(DRIVER, env={"RL_OTEL_PRINT": "1"}).stdout
+    alone = "  (this process alone: rl-otel report tells of those it handed its context to)"
+    assert printed.count(alone) == 2
+    assert "trajector" not in printed.replace(alone, "")
+    code, lines, error = reported(capsys, str(RUN))
+    assert (code, error) == (0, "")
+    told = [line for line in lines if line.startswith("  3 trajectories: p50 ")]
+    assert len(told) == 2
+    assert sum("300 tok out" in line for line in lines) == 2
+    assert alone not in lines
+
+
+@pytest.mark.once
+def test_a_step_of_several_processes_is_exported_as_one_trace() -> None:
+    """`rl-otel export --step` writes the spans of all of them, each below its parent and under its own process."""
+    real.run(DRIVER)
+    spans = exported(RUN, "--step", "1")
+    above = {"trajectory": "rollout", "generate": "trajectory", "env.step": "trajectory"}
+    above |= {"step": "", "rollout": "step", "train": "step"}
+    assert Counter(span.name for span in spans) == {name: 3 if name in list(above)[:3] else 1 for name in above}
+    names = {b"": "", **{span.proto.span_id: span.name for span in spans}}
+    assert {(span.name, names[span.proto.parent_span_id]) for span in spans} == set(above.items())
+    assert len({span.proto.trace_id for span in spans}) == 1
+    processes: dict[str, set[int]] = {}
+    for span in spans:
+        processes.setdefault(span.name, set()).add(span.resource["process.pid"])
+    assert len(processes["trajectory"]) == 3
+    assert processes["trajectory"] == processes["generate"] == processes["env.step"]
+    assert processes["trajectory"].isdisjoint(processes["step"])

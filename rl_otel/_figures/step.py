@@ -69,6 +69,7 @@ class StepFigures:
     gpu: ByPhase
     training: Rollout | None
     evaluation: Rollout | None
+    handed: bool = False  # to other processes, of which nothing is known here
 
     @property
     def total(self) -> int:
@@ -85,11 +86,13 @@ def step(
     phases: Sequence[Phase],
     trajectories: Sequence[Trajectory],
     elsewhere: Sequence[Phase] = (),
+    handed: bool = False,
 ) -> StepFigures:
     """Return the figures of one step.
 
     `phases` are those of the step's own timeline; `elsewhere` are those of other processes and roles in the same
-    step, which are no part of its time: their memory peaks count, and their rollouts.
+    step, which are no part of its time: their memory peaks count, and their rollouts. `handed` where other processes
+    may have trajectories of it that are not among these.
     """
     own, others = _by_timeline(phases, elsewhere, attributes.get(semconv.ROLE))
     groups = _by_path(own)
@@ -114,6 +117,7 @@ def step(
         gpu=by_phase(each for each in own + others if _trains(each)),
         training=training,
         evaluation=_rollout(trajectories, own + others, evaluates=True),
+        handed=handed,
     )
 
 

@@ -81,6 +81,7 @@ class Books:
         self.consumed: list[_record.Link] = []  # wait for the next train span
         self.training: Span | None = None
         self.ended = False
+        self.handed = False  # to another process, from outside a trajectory: one that may play some of them
         self._rollouts = count()
 
     def next_rollout(self) -> int | None:

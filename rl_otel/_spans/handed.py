@@ -46,6 +46,9 @@ def _ours(span: Span, foreign: SpanContext | None) -> Origin:
     around, runtime = _around(span), _runtime.active
     trace, own, flags = span.seen
     gathering, books, remote = span.gathering, span.step, around.remote
+    inside = gathering is not None and gathering.is_trajectory
+    if books is not None and not inside:
+        books.handed = True
     version, sync, phase = (None, None, "") if remote is None else (remote.version, remote.sync, remote.phase)
     if runtime is not None:
         version, sync = runtime.policy_version, runtime.policy_sync
@@ -59,7 +62,7 @@ def _ours(span: Span, foreign: SpanContext | None) -> Origin:
         bool(flags),
         bool(flags) and around.detail and _counted(trace, span.name),
         span.name if span.name in _NAMED or not span.name else OWN_PHASE,
-        gathering is not None and gathering.is_trajectory,
+        inside,
         None if books is None else books.index,
         1 if books is None else books.opening,
         span.mode,

@@ -148,7 +148,10 @@ class Step(Parent):
     def in_figures(self) -> _figures.StepFigures:
         end = self.finished or now()
         phases, trajectories = list(self._phases), list(self._trajectories)
-        return _figures.step(self.index, self.began, end, self._attributes, phases=phases, trajectories=trajectories)
+        handed = self.step is not None and self.step.handed
+        return _figures.step(
+            self.index, self.began, end, self._attributes, phases=phases, trajectories=trajectories, handed=handed
+        )
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         books = self.step
