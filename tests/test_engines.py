@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import pkgutil
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -85,15 +87,12 @@ class Sent:
 # --- None is mixed up -------------------------------------------------------------------------------------------------
 
 
-def answer_of(server: Engine, name: str, together: int = 1, route: str = "/v1/chat/completions") -> Any:
+def answer_of(server: Engine, name: str, together: int = 1) -> Any:
     """Ask as a program does that has nothing but the standard library."""
     headers = {"content-type": "application/json", "x-request-id": name, "x-together": str(together)}
-    request = urllib.request.Request(
-        server.url + route, json.dumps(ASKED).encode(), headers=rl_otel.context.inject(headers)
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=60) as answer:
-        return json.loads(answer.read())
+    with contextlib.closing(HTTPConnection(urlsplit(server.url).netloc, timeout=engine.PATIENCE)) as connection:
+        connection.request("POST", "/v1/chat/completions", json.dumps(ASKED), rl_otel.context.inject(headers))
+        return json.loads(connection.getresponse().read())
 
 
 def ask(server: Engine, name: str, together: int = 1) -> None:
@@ -220,7 +219,9 @@ def by_requests(server: Engine, name: str, inject: Inject = rl_otel.context.inje
     import requests
 
     headers = inject({"x-request-id": name})
-    requests.post(f"{server.url}/v1/chat/completions", json=ASKED, headers=headers, timeout=60).raise_for_status()
+    requests.post(
+        f"{server.url}/v1/chat/completions", json=ASKED, headers=headers, timeout=engine.PATIENCE
+    ).raise_for_status()
 
 
 def by_httpx(server: Engine, name: str, inject: Inject = rl_otel.context.inject) -> None:
