@@ -9,7 +9,7 @@ from rl_otel import _safety
 from rl_otel._clock import monotonic, now
 from rl_otel._late import Late
 from rl_otel._thread import Bell, Worker
-from rl_otel._timeline import Open, Timeline
+from rl_otel._timeline import InFlight, Open
 
 TICK: Final = 5.0  # s between two looks
 SOON: Final = 0.05  # s between two looks while a value is on its way
@@ -20,16 +20,16 @@ class Keeper:
     """Started with the first span of the process.
 
     Args:
-        timeline: what is open.
+        in_flight: the calls that are open.
         late: what waits for its values.
         announce: writes the start record of a call.
         tend: looks after the journal, with each tick.
     """
 
     def __init__(
-        self, timeline: Timeline, late: Late, announce: Callable[[Open], None], tend: Callable[[], None]
+        self, in_flight: InFlight, late: Late, announce: Callable[[Open], None], tend: Callable[[], None]
     ) -> None:
-        self._timeline = timeline
+        self._in_flight = in_flight
         self._late = late
         self._announce = announce
         self._tend = tend
@@ -72,7 +72,7 @@ class Keeper:
             self._tended = moment
             self._tend()
         self._late.poll(last=last)
-        long = {id(call): call for call in self._timeline.calls_since(now() - LONG)}
+        long = {id(call): call for call in self._in_flight.calls_since(now() - LONG)}
         for key, call in long.items():
             if key not in self._announced:
                 self._announce(call)

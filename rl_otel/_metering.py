@@ -20,7 +20,7 @@ def meter_of(runtime: Runtime, outlet: Callable[[Runtime], Outlet | None]) -> Me
         runtime.config,
         runtime.resource,
         runtime.began,
-        Watched(runtime.timeline, runtime.buffers, lambda: runtime.gpu, nothing_known()),
+        Watched(runtime.timelines, runtime.in_flight, runtime.buffers, lambda: runtime.gpu, nothing_known()),
         counts=lambda: _counts(runtime),
         overhead=runtime.overhead.spent,
         outlet=out,

@@ -1,6 +1,6 @@
 """The one mutable global: `active`, what a process records with. None until `configure()`, and after `shutdown()`.
 
-A `Runtime` joins the parts that know nothing of each other: settings, identity, journal, timeline, sending, printing.
+A `Runtime` joins the parts that know nothing of each other: settings, identity, journal, timelines, sending, printing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rl_otel._register import Register
 from rl_otel._ship import Delivery, Outlet, Plan, Shipper
 from rl_otel._terminal import command, on_terminal
 from rl_otel._thread import Worker
-from rl_otel._timeline import Open, Timeline
+from rl_otel._timeline import InFlight, Open, Timelines
 
 _LATE: Final = "rl_otel: what ended at exit, after rl_otel was shut down, is in %s and not sent; to send it: %s"
 
@@ -64,14 +64,15 @@ class Runtime:
         self.identity = identity
         self.resource = resource_of(config, identity)
         self.journal = Writer(self.folder.path, identity.host, identity.pid, identity.instance, self._first_record)
-        self.timeline = Timeline(identity.role)
-        self.gpu = Gpu(config, identity, self.timeline)
+        self.timelines = Timelines(identity.role)
+        self.in_flight = InFlight()
+        self.gpu = Gpu(config, identity, self.timelines)
         self.printer = Printer(self.began, prints=_prints(config, identity))
         self.late = Late(self.journal.append, self.printer.late)
         self.policy_version: int | None = None
         self.policy_sync: tuple[bytes, bytes] | None = None  # trace and span of the weight_sync it came with
         self.policy_learned = True  # from carriers, if at all
-        self.keeper = Keeper(self.timeline, self.late, self._announce, self._tend)
+        self.keeper = Keeper(self.in_flight, self.late, self._announce, self._tend)
         self._outlets = outlets
         self.plan = _plan(config, identity)
         self.shipper = self._make_shipper()
@@ -124,8 +125,9 @@ class Runtime:
 
     @property
     def phase(self) -> str:
-        """What the loop of this process is doing; empty where it has none."""
-        return self.timeline.phase if self.timeline.steps or self.timeline.active is not None else ""
+        """What the loop is doing that this code is part of; empty where it has none."""
+        timeline = self.timelines.here()
+        return timeline.phase if timeline.steps or timeline.active is not None else ""
 
     def learn(self, version: int, sync: tuple[bytes, bytes] | None) -> None:
         """Take the policy's version from a carrier, unless a `weight_sync` of this process or a later carrier told."""
@@ -245,7 +247,7 @@ class Runtime:
         child.policy_version, child.policy_sync = self.policy_version, self.policy_sync
         child.policy_learned = self.policy_learned
         child.register = self.register.forked(child.identity)
-        child.gpu = Gpu(self.config, child.identity, child.timeline, self.gpu.forget())
+        child.gpu = Gpu(self.config, child.identity, child.timelines, self.gpu.forget())
         return child
 
     def _fall_silent(self) -> None:

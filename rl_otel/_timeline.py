@@ -1,13 +1,14 @@
-"""What is open now: the phases of a role's loop, and the trajectories and calls in flight.
+"""What is open now: the phases of each role's loop, and the trajectories and calls in flight.
 
-Whoever watches a running step asks here: the start records of calls that take long, later the phase gauge, the GPU
-peaks and the sampler.
+Whoever watches a running step asks here: the start records of calls that take long, the phase gauge, the GPU peaks and
+the sampler.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Final, Protocol
 
 from rl_otel import _record, semconv
@@ -39,6 +40,20 @@ class Open(Protocol):
         """What a journal says of a span that has only begun."""
 
 
+class Here:
+    """A role that was opened: tasks that begin inside have it, also when it has been left where it was opened."""
+
+    __slots__ = ("outside", "role")
+
+    def __init__(self, role: str, outside: Here | None) -> None:
+        self.role = role
+        self.outside = outside
+
+
+here: Final[ContextVar[Here | None]] = ContextVar("rl_otel_role", default=None)
+get_here: Final = here.get  # looked up once: each call asks
+
+
 class Timeline:
     """The loop of one role in this process: on it one phase at a time is the active one."""
 
@@ -46,10 +61,8 @@ class Timeline:
         self.role = role
         self._phases: list[Open] = []  # in the order they were opened
         self.steps: set[int] = set()  # those that are open, by id()
+        self.lone: set[int] = set()  # trajectories in flight that are traces of their own, by id()
         self.names: dict[str, None] = {}  # of the phases so far
-        self.calls: set[Open] = set()  # generate and env.step in flight
-        self.parts: set[Open] = set()  # rewards and waits inside trajectories
-        self.trajectories: set[Open] = set()
 
     @property
     def active(self) -> Open | None:
@@ -71,22 +84,15 @@ class Timeline:
         except ValueError:
             pass  # it was a part of a trajectory, not a phase
 
-    def calls_since(self, moment: int) -> Iterator[Open]:
-        """Yield the calls in flight that began before `moment` (ns since the epoch)."""
-        # Copied in one go, for other threads begin and end calls meanwhile.
-        for call in list(self.calls):
-            if call.began < moment:
-                yield call
-
     # --- for the gauges -----------------------------------------------------------------------------------------------
 
     @property
     def phase(self) -> str:
-        """What the loop is doing now: the active phase, `other` between two phases, `idle` between two steps."""
+        """What the loop is doing now: the active phase, `other` between two phases, `idle` where nothing is open."""
         active = self.active
         if active is not None:
             return active.name if active.name in self.names else semconv.OTHER
-        return semconv.OTHER if self.steps else semconv.IDLE
+        return semconv.OTHER if self.steps or self.lone else semconv.IDLE
 
     def began(self) -> dict[str, int]:
         """Return since when a phase of each name has been open, of those that are."""
@@ -94,6 +100,40 @@ class Timeline:
         for phase in list(self._phases):
             found.setdefault(phase.name, phase.began)
         return found
+
+
+class Timelines:
+    """The timelines of a process: its own, and one for each role that was opened in it."""
+
+    def __init__(self, role: str) -> None:
+        self.own = Timeline(role)
+        self._by_role = {role: self.own}
+
+    def here(self) -> Timeline:
+        """Return the timeline on which a phase would begin that is opened here."""
+        opened = get_here()
+        if opened is None:
+            return self.own
+        return self._by_role.get(opened.role) or self._by_role.setdefault(opened.role, Timeline(opened.role))
+
+    def __iter__(self) -> Iterator[Timeline]:
+        return iter(list(self._by_role.values()))
+
+
+class InFlight:
+    """The trajectories of a process that are open, and what goes on inside them."""
+
+    def __init__(self) -> None:
+        self.calls: set[Open] = set()  # generate and env.step
+        self.parts: set[Open] = set()  # rewards and waits
+        self.trajectories: set[Open] = set()
+
+    def calls_since(self, moment: int) -> Iterator[Open]:
+        """Yield the calls in flight that began before `moment` (ns since the epoch)."""
+        # Copied in one go, for other threads begin and end calls meanwhile.
+        for call in list(self.calls):
+            if call.began < moment:
+                yield call
 
     def open_trajectories(self) -> list[Open]:
         """Return the trajectories in flight."""

@@ -182,6 +182,18 @@ def test_phases_of_several_threads_share_one_counter(cuda: Cuda, traces: Traces)
     assert memory(traces.one("data"))["allocated.peak"] == memory(traces.one("train"))["allocated.peak"] == 8 * GIB
 
 
+def test_peaks_are_bounded_by_the_phases_of_every_role(cuda: Cuda, traces: Traces) -> None:
+    """Torch counts for the whole process: a generator's phase gets what the trainer's inside it reached."""
+    rollout = rl_otel.rollout()
+    with rl_otel.role("generator"):
+        rollout.start()
+    with rl_otel.step(0), rl_otel.train():
+        cuda.allocate(8 * GIB)
+        cuda.free(7 * GIB)
+    rollout.end()
+    assert memory(traces.one("rollout"))["allocated.peak"] == memory(traces.one("train"))["allocated.peak"] == 8 * GIB
+
+
 def test_several_devices_give_the_maximum() -> None:
     """The span has the highest figure of all devices; the ratio is that of the fullest."""
     two = Cuda(Device(total=100 * GIB), Device(total=20 * GIB))

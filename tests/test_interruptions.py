@@ -57,7 +57,7 @@ def test_an_interrupted_beginning_is_taken_back(traces: Traces, monkeypatch: pyt
         with pytest.raises(Stop), getattr(rl_otel, name)():
             raise AssertionError("the body must not run")
         assert rl_otel.current() is trace.get_current_span() is rollout
-        assert (_runtime.active.timeline.active, _runtime.active.timeline.calls) == (rollout, set())
+        assert (_runtime.active.timelines.own.active, _runtime.active.in_flight.calls) == (rollout, set())
     assert [span.name for span in traces.spans] == ["step", "rollout"]
     assert rl_otel.shutdown().dropped == 1
 
@@ -85,7 +85,7 @@ def test_an_interrupted_end_is_made_up_for(traces: Traces, monkeypatch: pytest.M
             with pytest.raises(Stop):
                 handle.end()
         assert rl_otel.current() is trace.get_current_span() is rollout
-        assert (_runtime.active.timeline.active, _runtime.active.timeline.calls) == (rollout, set())
+        assert (_runtime.active.timelines.own.active, _runtime.active.in_flight.calls) == (rollout, set())
     assert [each.name for each in traces.spans] == ["step", "rollout", handle.name]
     assert rl_otel.shutdown().dropped == 0
 

@@ -83,7 +83,7 @@ def test_the_active_phase_is_the_innermost_open_one(moves: list[str]) -> None:
 
     with capture() as _, rl_otel.step(0):
         assert _runtime.active is not None
-        timeline, opened = _runtime.active.timeline, [rl_otel.phase("p0").start()]
+        timeline, opened = _runtime.active.timelines.own, [rl_otel.phase("p0").start()]
         for number, move in enumerate(moves):
             if move == "open":
                 opened.append(rl_otel.phase(f"p{number % 4}").start())

@@ -183,7 +183,7 @@ def test_phases_of_many_threads_leave_none_behind(traces: Traces) -> None:
         thread.join()
     assert len(traces.all("data")) == 400
     assert _runtime.active is not None
-    assert _runtime.active.timeline.active is None
+    assert _runtime.active.timelines.own.active is None
 
 
 # --- Out of place -----------------------------------------------------------------------------------------------------

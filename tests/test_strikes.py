@@ -30,7 +30,7 @@ def test_a_span_is_recorded_once_wherever_its_end_is_struck(traces: Traces, name
             if not strike.struck:
                 break
     assert _runtime.active is not None
-    assert not _runtime.active.timeline.calls
+    assert not _runtime.active.in_flight.calls
     assert at > 10
     all_are_there(traces, at + 2)
 

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rl_otel import semconv
 from rl_otel._figures.gpu import NO_MEMORY, Memory, by_phase
 from rl_otel._figures.rollout import Rollout
 from rl_otel._figures.step import Phase, StepFigures
@@ -37,6 +38,7 @@ class RunFigures:
         self.evaluations = 0
         self.first_evaluation: float | None = None
         self.last_evaluation: float | None = None
+        self._role: str | None = None  # of the steps, where their process has several
         self._first_start: int | None = None
         self._last_end = began
         self._covered: list[array[int]] = [array("q"), array("q")]  # starts and ends of steps and of outside phases
@@ -47,6 +49,7 @@ class RunFigures:
 
     def add(self, step: StepFigures) -> None:
         """Add a step that has ended."""
+        self._role = step.role
         for row in step.rows:
             if row.depth == 0:
                 self._cumulate(row.name, row.time)
@@ -60,9 +63,16 @@ class RunFigures:
             self._evaluated(step.evaluation)
 
     def add_outside(self, phase: Phase, evaluation: Rollout | None = None) -> None:
-        """Add a phase outside any step, and the figures of its trajectories where it is an eval."""
+        """Add a phase outside any step, and the figures of its trajectories where it is an eval.
+
+        One of a loop beside that of the steps takes no part of the run's time.
+        """
         self._keep(by_phase([phase]).memory)
         if phase.parent:  # its time is part of the phase around it
+            return
+        if phase.attributes.get(semconv.ROLE, self._role) != self._role:  # of a loop beside that of the steps
+            if evaluation is not None:
+                self._evaluated(evaluation)
             return
         self._cumulate(phase.name, phase.end - phase.start)
         self._cover(phase.start, phase.end)

@@ -53,6 +53,7 @@ class StepFigures:
     """A step in figures: rows at the top - overlap + other = total, to the nanosecond."""
 
     index: int
+    role: str | None  # whose loop it is, where its process has several
     start: int
     end: int
     loss: float | None
@@ -101,6 +102,7 @@ def step(
     training = _rollout(trajectories, own + others, evaluates=False)
     return StepFigures(
         index=index,
+        role=attributes.get(semconv.ROLE),
         start=start,
         end=end,
         loss=attributes.get(semconv.LOSS),

@@ -16,7 +16,7 @@ from rl_otel._gpu.watching import Watching
 from rl_otel._identity import MONITOR, Identity
 from rl_otel._readings import Peak, Reading, Time
 from rl_otel._thread import Worker
-from rl_otel._timeline import Timeline
+from rl_otel._timeline import Timelines
 
 _MOST: Final = 1024  # peaks of a device in a phase that are kept
 
@@ -27,15 +27,15 @@ class Gpu:
     Args:
         config: whether peaks are read, and whether the whole node is watched.
         identity: who tells.
-        timeline: whether a step is open.
+        timelines: where a step is open.
         parents: what a parent before a fork was using.
     """
 
     def __init__(
-        self, config: Config, identity: Identity, timeline: Timeline, parents: tuple[type[Allocator], ...] = ()
+        self, config: Config, identity: Identity, timelines: Timelines, parents: tuple[type[Allocator], ...] = ()
     ) -> None:
         self._role = identity.role
-        self._timeline = timeline
+        self._timelines = timelines
         self._lock = threading.RLock()  # a signal handler may begin and end phases
         self._framework = Framework(parents)
         self._boundaries = Boundaries(self._framework, config.gpu_peak)
@@ -64,7 +64,7 @@ class Gpu:
             watch = self._boundaries.enter(name, role)
             try:
                 self._watching.start()
-                self._note.look(name)
+                self._note.look(self._active()[0])
             except BaseException:  # of the host, which has stopped this phase before it began
                 self._boundaries.leave(watch)
                 raise
@@ -146,9 +146,12 @@ class Gpu:
 
     def _active(self) -> tuple[str, str]:
         """Return the phase that stands for our devices now, and whose it is."""
-        last = next(iter(self._boundaries.open[-1:]), None)
-        if last is not None:
-            return last.name, last.role
-        if self._has_phases or self._timeline.steps:
-            return semconv.OTHER if self._timeline.steps else semconv.IDLE, self._role
+        opened = self._boundaries.open[::-1]
+        if opened:
+            # Of several loops in one process the one that works, not the one that waits.
+            working = next((watch for watch in opened if watch.name != semconv.WAIT), opened[0])
+            return working.name, working.role
+        stepping = next((timeline.role for timeline in self._timelines if timeline.steps), None)
+        if self._has_phases or stepping is not None:
+            return semconv.IDLE if stepping is None else semconv.OTHER, stepping or self._role
         return self._others.phase() or semconv.UNKNOWN, self._role

@@ -10,7 +10,7 @@ from rl_otel import semconv_metrics as table
 from rl_otel._clock import now
 from rl_otel._identity import MONITOR
 from rl_otel._metrics.series import NANO, Attributes, Series
-from rl_otel._timeline import Timeline
+from rl_otel._timeline import InFlight, Timelines
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -41,7 +41,8 @@ class Last:
 class Watched(NamedTuple):
     """Where the observed metrics are read from."""
 
-    timeline: Timeline
+    timelines: Timelines
+    in_flight: InFlight
     buffers: Buffers
     gpu: Callable[[], Gpu]  # asked late: a forked child gets another one
     last: dict[table.Metric, Series[Last]]
@@ -51,28 +52,29 @@ Read: TypeAlias = Iterator[tuple[float, tuple[str | None, ...]]]
 
 
 def _phase_active(watched: Watched) -> Read:
-    timeline = watched.timeline
-    active = timeline.phase
-    for name in (*timeline.names, semconv.OTHER, semconv.IDLE):
-        yield int(name == active), (name, timeline.role)
+    for timeline in watched.timelines:
+        active = timeline.phase
+        for name in (*timeline.names, semconv.OTHER, semconv.IDLE):
+            yield int(name == active), (name, timeline.role)
 
 
 def _phase_age(watched: Watched) -> Read:
-    timeline, moment = watched.timeline, now()
-    began = timeline.began()
-    for name in timeline.names:
-        yield max(moment - began.get(name, moment), 0) / NANO, (name, timeline.role)
+    moment = now()
+    for timeline in watched.timelines:
+        began = timeline.began()
+        for name in timeline.names:
+            yield max(moment - began.get(name, moment), 0) / NANO, (name, timeline.role)
 
 
 def _trajectories(watched: Watched) -> Read:
-    doing = watched.timeline.doing()
+    doing = watched.in_flight.doing()
     for state in (*semconv.PARTS, semconv.OTHER):
         yield doing[state], (state,)
 
 
 def _trajectory_age(watched: Watched) -> Read:
     moment = now()
-    oldest = min((each.began for each in watched.timeline.open_trajectories()), default=moment)
+    oldest = min((each.began for each in watched.in_flight.open_trajectories()), default=moment)
     yield max(moment - oldest, 0) / NANO, ()
 
 
@@ -80,7 +82,7 @@ def _of_a_loop(read: Callable[[Watched], Read]) -> Callable[[Watched], Read]:
     """Return what reads of a loop; nothing where the process has none: it is not idle, and no trajectories are 0."""
 
     def read_of_loop(watched: Watched) -> Read:
-        if watched.timeline.role != MONITOR:
+        if watched.timelines.own.role != MONITOR:
             yield from read(watched)
 
     return read_of_loop

@@ -14,6 +14,7 @@ from rl_otel._record import End
 from rl_otel._spans import misuse
 from rl_otel._spans.ambient import KEY, attach, get_current, get_innermost, set_innermost
 from rl_otel._spans.span import Span
+from rl_otel._timeline import get_here
 
 if TYPE_CHECKING:
     from typing_extensions import Never, Self
@@ -59,11 +60,14 @@ class Call(Span):
             self._attributes = {}
             self._span = span_id()
             self._child_of(enclosing)
+            opened = get_here()
+            if opened is not None and opened.role != runtime.identity.role:
+                self._attributes[semconv.ROLE] = opened.role
             self._runtime = runtime
             self.enclosing = enclosing
             self.began = _clock.monotonic() + _clock.OFFSET
             self._opened(runtime)
-            runtime.timeline.calls.add(self)
+            runtime.in_flight.calls.add(self)
             self.outside = before
             self.inside = inside = Context({**before, KEY: self})
             attach(inside)
@@ -93,7 +97,7 @@ class Call(Span):
                 except AttributeError:
                     return
                 self.finished, claimed = end, True
-                runtime.timeline.calls.discard(self)
+                runtime.in_flight.calls.discard(self)
                 self._closed(runtime, end)
                 if get_innermost() is self:
                     set_innermost(enclosing)
@@ -114,10 +118,10 @@ class Call(Span):
             stopwatch.end()
 
     def _watch(self, runtime: Runtime) -> None:
-        runtime.timeline.calls.add(self)
+        runtime.in_flight.calls.add(self)
 
     def _unwatch(self, runtime: Runtime) -> None:
-        runtime.timeline.calls.discard(self)
+        runtime.in_flight.calls.discard(self)
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         gathering, enclosing = self.gathering, self.enclosing

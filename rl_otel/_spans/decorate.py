@@ -19,10 +19,11 @@ from rl_otel import _values
 from rl_otel._spans import ambient, misuse
 
 if TYPE_CHECKING:
+    from rl_otel._spans.role import Role
     from rl_otel._spans.span import Function, Span
 
 
-def decorated(opener: Span, function: Any) -> Any:
+def decorated(opener: Span | Role, function: Any) -> Any:
     """Return `function` with a span around each call; a generator's span lasts until it is exhausted or closed."""
     if isinstance(function, staticmethod | classmethod):
         return type(function)(decorated(opener, function.__func__))
@@ -45,7 +46,7 @@ def _is_coroutine_function(function: Any) -> bool:
     return not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _function(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
+def _function(opener: Span | Role, function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         span = opener.fresh().start()
         try:
@@ -54,8 +55,9 @@ def _function(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
             span.end(error)
             raise
         if isinstance(result, types.CoroutineType) and span.recording:
-            ambient.leave(span)
-            return _lasting(span, result)
+            lasting = cast("Span", span)
+            ambient.leave(lasting)
+            return _lasting(lasting, result)
         span.end()
         return result
 
@@ -74,7 +76,7 @@ async def _lasting(span: Span, coroutine: Awaitable[Any]) -> Any:
         span.end()
 
 
-def _coroutine(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
+def _coroutine(opener: Span | Role, function: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         with opener.fresh():
             coroutine = function(*args, **kwargs)
@@ -84,7 +86,7 @@ def _coroutine(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]
     return wrapper
 
 
-def _generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
+def _generator(opener: Span | Role, function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
         del args, kwargs
@@ -103,7 +105,7 @@ def _generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]
     return wrapper
 
 
-def _async_generator(opener: Span, function: Callable[..., Any]) -> Callable[..., Any]:
+def _async_generator(opener: Span | Role, function: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         generator = function(*args, **kwargs)
         del args, kwargs
@@ -127,7 +129,7 @@ def _async_generator(opener: Span, function: Callable[..., Any]) -> Callable[...
 class _Apart:
     """A span that is open in a context of its own, so that it does not leak to who consumes a generator."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span | Role) -> None:
         self._context = contextvars.copy_context()
         self._span = span
 

@@ -16,6 +16,7 @@ from rl_otel._safety import nearest, pass_on, say, say_once
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from rl_otel._spans.role import Role
     from rl_otel._spans.span import Span
     from rl_otel._timeline import Open
 
@@ -33,7 +34,7 @@ class Opener(type):
         __enter__ = __exit__ = __aenter__ = __aexit__ = _forgotten
 
 
-def called(kind: type[Span]) -> str:
+def called(kind: type[Span | Role]) -> str:
     """Return how the training program calls an opener."""
     return f"rl_otel.{opener(kind.name)}()" if kind.name else 'rl_otel.phase("name")'
 
@@ -48,7 +49,7 @@ def kind_of(span: Open) -> str:
     return str(getattr(type(span), "name", "")) or "phase"
 
 
-def check_brackets(kind: type[Span], *given: object) -> None:
+def check_brackets(kind: type[Span | Role], *given: object) -> None:
     """Look at what an opener was given by position and cannot take.
 
     Raises:
@@ -235,7 +236,7 @@ def beside(phase: Span, other: Open) -> None:
     say(
         f"overlap {kind_of(phase)} {kind_of(other)}",
         "rl_otel: phase %s began while %s was open beside it; the later one counts as active. Two loops in one "
-        "process, or a phase inside concurrent tasks? Open the phase around them",
+        "process? Open each inside a role(). Concurrent tasks? Open the phase around them",
         phase.name,
         other.name,
     )

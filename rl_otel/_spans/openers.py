@@ -28,6 +28,7 @@ from rl_otel._spans.phase import (
     Wait,
 )
 from rl_otel._spans.remote import Remote
+from rl_otel._spans.role import Role
 from rl_otel._spans.span import Span
 from rl_otel._spans.step import Step, steps
 from rl_otel._spans.trajectory import Trajectory
@@ -55,6 +56,7 @@ onload = Onload
 checkpoint = Checkpoint
 eval = Eval  # noqa: A001 - the field's word
 wait = Wait
+role = Role
 
 
 def current(name: str | None = None) -> Any:

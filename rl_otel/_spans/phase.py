@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rl_otel._gpu import Watch
     from rl_otel._runtime import Runtime
+    from rl_otel._timeline import Timeline
 
 _NANO = 1_000_000_000
 _GPU_TIME = semconv.Word(semconv.GPU_DURATION, float)
@@ -34,6 +35,7 @@ class Phase(Parent):
     places = (semconv.STEP, "phase")
 
     _gpu: Watch | None = None
+    _timeline: Timeline | None = None  # that it is on
 
     def __init__(self, name: str, model: str | None = None) -> None:
         misuse.check_brackets(type(self), name)
@@ -63,19 +65,21 @@ class Phase(Parent):
 
     def _watch(self, runtime: Runtime) -> None:
         if not self.is_phase:
-            runtime.timeline.parts.add(self)
+            runtime.in_flight.parts.add(self)
             return
-        beside = runtime.timeline.enter(self)
+        self._timeline = timeline = runtime.timelines.here()
+        beside = timeline.enter(self)
         if beside is not None:
             misuse.beside(self, beside)
         runtime.journal.append(self.start_record())
-        self._gpu = runtime.gpu.enter(self.name, runtime.timeline.role)
+        self._gpu = runtime.gpu.enter(self.name, timeline.role)
 
     def _unwatch(self, runtime: Runtime) -> None:
         if self._gpu is not None:
             runtime.gpu.leave(self._gpu)
-        runtime.timeline.leave(self)
-        runtime.timeline.parts.discard(self)
+        if self._timeline is not None:
+            self._timeline.leave(self)
+        runtime.in_flight.parts.discard(self)
 
     def _closed(self, runtime: Runtime, end: int) -> None:
         if self._gpu is not None:
@@ -83,7 +87,7 @@ class Phase(Parent):
             if self._gpu.timing is not None:
                 self.extra.deferred[semconv.GPU_DURATION] = (_GPU_TIME, self._gpu.timing)
         if runtime.meter is not None and (self.is_phase or self.name == semconv.WAIT):
-            length, role = end - self.began, runtime.timeline.role
+            length, role = end - self.began, runtime.identity.role
             runtime.meter.add(events.Phase(self.seen, self.name, length, self._attributes, role))
         if self.is_phase:
             self._hand_on(runtime, self.in_figures(end))

@@ -17,6 +17,7 @@ from rl_otel._deferred import Deferred
 from rl_otel._safety import say, swallow
 from rl_otel._spans import ambient, misuse
 from rl_otel._spans.otel import OtelSpan
+from rl_otel._timeline import get_here
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -202,6 +203,9 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         """Take a place inside `enclosing` and another library's span there, without becoming the current span."""
         self._attributes = {}
         self._settle_in(enclosing, runtime)
+        opened = get_here()
+        if opened is not None and opened.role != runtime.identity.role:
+            self._attributes[semconv.ROLE] = opened.role
         if foreign is not None:
             self._beneath(foreign)
         self._runtime = runtime

@@ -18,6 +18,7 @@ from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
     from rl_otel._runtime import Runtime
+    from rl_otel._timeline import Timeline
 
 Item = TypeVar("Item")
 
@@ -37,6 +38,7 @@ class Step(Parent):
     _phases: list[_figures.Phase]
     _trajectories: list[_figures.Trajectory]
     _spent_before: int | None
+    _timeline: Timeline | None = None  # that it is on
     _buffers: Mapping[str, int] = MappingProxyType({})  # how full they were at its start
 
     def __init__(self, index: int | None = None) -> None:
@@ -135,12 +137,14 @@ class Step(Parent):
         misuse.step_inside(self.index, enclosing)
 
     def _watch(self, runtime: Runtime) -> None:
-        runtime.timeline.steps.add(id(self))
+        self._timeline = runtime.timelines.here()
+        self._timeline.steps.add(id(self))
         runtime.gpu.moved()
         runtime.journal.append(self.start_record())
 
     def _unwatch(self, runtime: Runtime) -> None:
-        runtime.timeline.steps.discard(id(self))
+        if self._timeline is not None:
+            self._timeline.steps.discard(id(self))
         runtime.gpu.moved()
 
     # --- ending -------------------------------------------------------------------------------------------------------
@@ -163,7 +167,7 @@ class Step(Parent):
         runtime.step_ended(self.in_figures, own, [phase.span for phase in self._phases])
         if runtime.meter is not None:
             reward = None if semconv.REWARD_MEAN in self._attributes else self.in_figures().reward
-            role = runtime.timeline.role
+            role = runtime.identity.role
             runtime.meter.add(events.Step(self.seen, end - self.began, self._attributes, reward, role))
         self._set_overhead(runtime)
 

@@ -15,6 +15,7 @@ from rl_otel._spans.span import Span
 
 if TYPE_CHECKING:
     from rl_otel._runtime import Runtime
+    from rl_otel._timeline import Timeline
 
 
 class Trajectory(Parent):
@@ -36,6 +37,7 @@ class Trajectory(Parent):
     places = (semconv.ROLLOUT, semconv.EVAL, semconv.TRAJECTORY)
 
     _id = ""  # as used, from its beginning on
+    _timeline: Timeline | None = None  # that it is on, where it is a trace of its own
     _current_policy: int | None = None  # that of the process when it began
 
     def __init__(
@@ -78,7 +80,7 @@ class Trajectory(Parent):
         self._id = self._name_it(around, runtime)
         if enclosing is None or called["detached"]:
             self._stand_alone(enclosing, runtime)
-            if runtime.timeline.steps and not called["detached"]:
+            if runtime.timelines.here().steps and not called["detached"]:
                 misuse.alone(self.id)
         else:
             super()._settle_in(enclosing, runtime)
@@ -125,11 +127,16 @@ class Trajectory(Parent):
                 attributes[attribute] = value
 
     def _watch(self, runtime: Runtime) -> None:
-        runtime.timeline.trajectories.add(self)
+        runtime.in_flight.trajectories.add(self)
+        if not self._parent:
+            self._timeline = runtime.timelines.here()
+            self._timeline.lone.add(id(self))
         runtime.journal.append(self.start_record())
 
     def _unwatch(self, runtime: Runtime) -> None:
-        runtime.timeline.trajectories.discard(self)
+        runtime.in_flight.trajectories.discard(self)
+        if self._timeline is not None:
+            self._timeline.lone.discard(id(self))
 
     def _take_all(self, words: Mapping[str, Any]) -> None:
         super()._take_all(words)

@@ -25,6 +25,13 @@ async def coroutine(prompt: str) -> str:
     return prompt
 
 
+@rl_otel.role("generator")
+async def loop(prompt: str) -> str:
+    with rl_otel.role("judge") as judge:
+        judge.end()
+    return prompt
+
+
 @rl_otel.phase("stream")
 def generator() -> Iterator[int]:
     yield 1
