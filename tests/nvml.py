@@ -7,15 +7,16 @@ other processes through LD_LIBRARY_PATH.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import subprocess
 from dataclasses import astuple, dataclass
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-SOURCE = Path(__file__).parent / "standins" / "nvml.c"
-CACHE = Path(__file__).parent.parent / ".cache" / "nvml"
+from tests import compiled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 NAME = "libnvidia-ml.so.1"
 SCRIPT = "RL_OTEL_TEST_NVML"
 GIB = 1 << 30
@@ -46,17 +47,9 @@ class Device:
     wait: int = 0  # us that each call takes
 
 
-@cache
 def folder() -> Path:
-    """Return where the library lies; compiled where that has not been done before."""
-    made = CACHE / hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    if not (made / NAME).exists():
-        made.mkdir(parents=True, exist_ok=True)
-        new = made / f"{os.getpid()}.so"
-        command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", f"-Wl,-soname,{NAME}", "-o"]
-        subprocess.run([*command, str(new), str(SOURCE)], check=True)
-        new.replace(made / NAME)  # at once: others may be compiling it too
-    return made
+    """Return where the library lies."""
+    return compiled.folder("nvml.c", NAME)
 
 
 @cache

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import time
-import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import rl_otel
-from rl_otel import _runtime
 from rl_otel.testing import Traces
-from tests import needs
+from tests import needs, nvml, process, system_clock
+from tests.scripted_gpu import INTERVAL, SCRIPT
 from tests.stack.prometheus import prometheus
 
 if TYPE_CHECKING:
@@ -25,26 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [needs.prometheus, pytest.mark.once]
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
-MINUTE = 60_000_000_000
-#: Seconds of each minute and utilization: one phase is shorter than the interval at which it is exported.
-SCRIPT = {"rollout": (40.0, 0.3), "train": (15.0, 0.9), "weight_sync": (5.0, 0.1)}
-
-
-class Gpus:
-    """One device that does the same in each minute."""
-
-    def __init__(self) -> None:
-        self.minutes = 0
-
-    def readings(self) -> list[Any]:
-        return []
-
-    def peaks(self) -> list[Any]:
-        return []
-
-    def times(self) -> list[tuple[str, str, str, float, float]]:
-        done = self.minutes
-        return [("GPU-a", name, "driver", s * done, s * done * busy) for name, (s, busy) in SCRIPT.items()]
 
 
 @pytest.fixture(scope="module")
@@ -53,42 +32,48 @@ def server() -> Iterator[Prometheus]:
         yield server
 
 
-def exports(run: str, minutes: int) -> list[str]:
-    """Record a run that exports each minute, as it was told, and return what it wrote."""
-    rl_otel.configure("gpus", run_dir="runs", run_id=run)
-    assert _runtime.active is not None
-    gpus = Gpus()
-    for name in ("readings", "times", "peaks"):
-        setattr(_runtime.active.gpu, name, getattr(gpus, name))
-    with rl_otel.step(0):
-        for _ in range(minutes):
-            rl_otel.flush()
-            gpus.minutes += 1
-    rl_otel.shutdown()
-    (path,) = Path("runs", run).glob("*.metrics.jsonl")
-    return path.read_text().splitlines()
+@pytest.fixture(scope="module")
+def played(server: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A run on a scripted GPU that was restarted after four of nine minutes: its folder, and when it ended."""
+    folder = tmp_path_factory.mktemp("gpus")
+    script = nvml.Script(folder / "nvml")
+    script.set(nvml.Device())
+    settings = {
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": server.metrics,
+        "OTEL_METRIC_EXPORT_INTERVAL": f"{INTERVAL}000",
+        "RL_OTEL_GPU_ALL": "1",
+        "RL_OTEL_RUN_DIR": str(folder),
+        "RL_OTEL_RUN_ID": "scripted",
+        **script.environment,
+    }
+    for restart, minutes_ago in enumerate((10, 5)):
+        clock = system_clock.environment(folder / "clock", -60.0 * minutes_ago)
+        env = {**os.environ, **settings, **clock, "RL_OTEL_RESTART": str(restart)}
+        process.run(f"from tests.scripted_gpu import main; main(4, {server.url!r})", env=env, timeout=100)
+    return folder / "scripted", time.time() - 60.0
 
 
-def post(server: Prometheus, line: str, began: int, at: int) -> None:
-    """Send a line of a run folder as it is, but for its times."""
-    line = re.sub(r'"timeUnixNano":"\d+"', f'"timeUnixNano":"{at}"', line)
-    line = re.sub(r'"startTimeUnixNano":"\d+"', f'"startTimeUnixNano":"{began}"', line)
-    json.loads(line)
-    request = urllib.request.Request(server.metrics, line.encode(), {"Content-Type": "application/json"})
-    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).close()
-
-
-def test_gpu_use_by_phase_is_one_query(server: Prometheus) -> None:
+@needs.gcc
+@needs.pynvml
+def test_gpu_use_by_phase_is_one_query(server: Prometheus, played: tuple[Path, float]) -> None:
     """At an export a minute, over a restart and for a phase of five seconds, the page's query is right to 2 %."""
     (query,) = re.findall(r"```promql\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    now = time.time_ns()
-    first = now - 9 * MINUTE
-    for run, begins, minutes in (("r1", first, 4), ("r2", first + 5 * MINUTE, 4)):
-        for number, line in enumerate(exports(run, minutes)):
-            post(server, line, begins, begins + number * MINUTE)
-    server.wait("rl_gpu_time_seconds_total")
-    found = {labels["rl_phase"]: value for labels, value in server.query(query, at=now / 1e9)}
-    assert found == {name: pytest.approx(busy, rel=0.02) for name, (_, busy) in SCRIPT.items()}
+    expected = {name: pytest.approx(busy / 100, rel=0.02) for name, (_, busy) in SCRIPT.items()}
+    for before in (180, 90, 0):  # s: just after the restart, between, and at the end
+        found = {labels["rl_phase"]: value for labels, value in server.query(query, at=played[1] - before)}
+        assert found == expected
+
+
+@needs.gcc
+@needs.pynvml
+def test_a_phase_on_the_gpu_leads_to_its_trace(server: Prometheus, played: tuple[Path, float]) -> None:
+    """Beside how busy the GPU was, each phase's duration names a span of it that the run has recorded."""
+    folder, end = played
+    recorded = {(span.trace_id, span.span_id): span.name for span in Traces(folder).spans}
+    for phase in SCRIPT:
+        series = f'rl_phase_duration_seconds_bucket{{job="gpus",rl_phase="{phase}"}}'
+        found = server.exemplars(series, end - 600, end + 60)
+        assert {recorded[each.labels["trace_id"], each.labels["span_id"]] for each in found} == {phase}
 
 
 def test_an_exemplar_leads_to_a_trace_that_exists(server: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:

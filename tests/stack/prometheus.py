@@ -42,8 +42,8 @@ class Exemplar(NamedTuple):
 class Prometheus:
     """A running server."""
 
-    def __init__(self, address: str) -> None:
-        self.url = f"http://{address}"
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.endpoint = f"{self.url}/api/v1/otlp"  # what OTEL_EXPORTER_OTLP_ENDPOINT would be
         self.metrics = f"{self.endpoint}/v1/metrics"
 
@@ -97,7 +97,7 @@ def prometheus() -> Iterator[Prometheus]:
         ]
         with subprocess.Popen(command, stdout=log, stderr=log) as process:
             try:
-                server = Prometheus(_address(process, Path(log.name)))
+                server = Prometheus(f"http://{_address(process, Path(log.name))}")
                 until(server.ready)
                 yield server
             finally:
