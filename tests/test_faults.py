@@ -14,6 +14,7 @@ from rl_otel import _record
 from rl_otel._journal import journals, read
 from rl_otel.testing import Traces
 from tests import process
+from tests.receiver import remote
 
 if TYPE_CHECKING:
     from tests.receiver import Receiver
@@ -125,6 +126,46 @@ def test_a_process_that_is_stopped_goes_on_where_it_was(receiver: Receiver) -> N
         assert "internal error" not in child.stderr.read()
     assert {span.proto.span_id.hex() for span in receiver.spans} == ended(RUN)
     assert all(step.end - step.start > 1_000_000_000 for step in Traces(RUN).all("step"))
+
+
+RECORDS = """
+    import sys
+    import rl_otel
+    from tests.shipping import play_step
+    rl_otel.configure(endpoint=sys.argv[1], run_dir="runs", run_id="r1")
+    play_step(0, trajectories=3, turns=2)
+    rl_otel.flush(60)
+    print("stop it", flush=True)
+    sys.stdin.readline()
+    for index in range(1, 4):
+        play_step(index, trajectories=3, turns=2)
+    print("recorded", flush=True)
+    report = rl_otel.shutdown(60)
+    print(report.sent, report.pending, report.dropped)
+"""
+
+
+@pytest.mark.once
+def test_a_receiver_that_stands_still_costs_a_delay() -> None:
+    """For five seconds it takes connections and answers none: the run records on, and all of it arrives once."""
+    with remote() as receiver:
+        child = process.start(RECORDS, receiver.http)
+        assert child.stdin
+        assert child.stdout
+        assert child.stdout.readline() == "stop it\n"
+        receiver.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, receiver.process.pid, os.WSTOPPED)
+        child.stdin.write("go on\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "recorded\n"  # nobody waited for the receiver, which still stands
+        with pytest.raises(subprocess.TimeoutExpired):
+            receiver.process.wait(5.0)
+        receiver.process.send_signal(signal.SIGCONT)
+        out, errors = child.communicate(timeout=60)
+        spans = [span.proto.span_id.hex() for span in receiver.spans]
+    assert (child.returncode, errors) == (0, "")
+    assert sorted(spans) == sorted(ended(RUN))
+    assert out.split() == [str(len(spans)), "0", "0"]
 
 
 # --- Two runs in one folder -------------------------------------------------------------------------------------------

@@ -5,13 +5,15 @@ from __future__ import annotations
 import http.client
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import rl_otel
-from tests import process
+from tests import needs, process, system_clock
+from tests.receiver import dead_port
 from tests.shipping import play_step
 from tests.waiting import until
 
@@ -195,3 +197,38 @@ def test_two_sinks_behind_one_exporter_are_complete_at_exit() -> None:
     done = process.run(FANS_OUT)
     assert done.stderr == ""
     assert Path("one").read_text() == Path("other").read_text() == "train\nstep\n"
+
+
+SHOUTS = """
+    import sys, time
+    began = time.monotonic()
+    import rl_otel
+    from tests.shipping import play_step
+    rl_otel.configure(endpoint=sys.argv[1], run_dir="runs", run_id="r1")
+    print("begun", flush=True)
+    index = 0
+    while time.monotonic() < began + 180:
+        play_step(index, trajectories=1, turns=1)
+        index += 1
+        time.sleep(1.0)
+    rl_otel.shutdown(1)
+"""
+
+
+@needs.gcc
+@pytest.mark.once
+def test_eight_processes_without_a_receiver_do_not_flood_the_log(tmp_path: Path) -> None:
+    """Against a dead port for three minutes each says so once, and once a minute after that: four lines (C8)."""
+    clock = system_clock.environment(tmp_path / "clock")
+    endpoint = f"http://127.0.0.1:{dead_port()}"
+    ranks = [process.start(SHOUTS, endpoint, env={**clock, "RL_OTEL_ROLE": f"role {rank}"}) for rank in range(8)]
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "begun\n"
+    for _ in range(360):
+        system_clock.forward(tmp_path / "clock", 0.5)
+        time.sleep(0.005)  # of theirs half a second
+    said = [rank.communicate(timeout=60)[1].splitlines() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * 8
+    assert all(1 <= len(lines) <= 4 for lines in said), said
+    assert all("Connection refused" in line for lines in said for line in lines)
