@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from rl_otel import semconv
+
 FORMAT: Final = 1
 
 #: An attribute: str, bool, int (64 bit), float, or a list of one of them.
@@ -121,19 +123,10 @@ class Lost(msgspec.Struct, array_like=True, tag="lost", gc=False):
 Record: TypeAlias = Process | Start | End | Late | Foreign | Lost
 
 
-class Glance(msgspec.Struct, array_like=True, tag="end", gc=False):
-    """As much of an `End` as tells where it belongs."""
-
-    trace: bytes
-    span: bytes
-    parent: bytes
-    name: str
-
-
 encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(Record)
-_glance: Final = msgspec.msgpack.Decoder(Glance).decode
-_END: Final = b"\xa3end"  # behind the byte that tells how many fields there are
+_END: Final = b"\xa3end\xc4\x10"  # where an `End` begins, behind the byte that tells how many fields there are
+_NAMES: Final = frozenset(msgspec.msgpack.encode(name)[:4] for name in semconv.SERVICE_SUFFIX)
 
 
 def decode(payload: bytes | memoryview) -> Record:
@@ -145,9 +138,18 @@ def decode(payload: bytes | memoryview) -> Record:
     return _decoder.decode(payload)
 
 
-def glance(payload: bytes) -> Glance | None:
-    """Return where an `End` belongs, at a fifth of what it costs to decode it; None for anything else."""
-    try:
-        return _glance(payload) if payload[1:5] == _END else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+def call_ids(payload: bytes) -> tuple[bytes, bytes] | None:
+    """Return the ids of span and parent where this is a call's `End`, at a tenth of what it costs to decode it.
+
+    They are wrong where ids are of another length than they should have; then nobody knows them.
+    """
+    if payload[1:7] == _END and payload[43:47] in _NAMES:
+        return payload[25:33], payload[35:43]
+    return None
+
+
+def is_end(payload: bytes, name: str) -> bool:
+    """Return whether this is the `End` of a span of that name, if it is one whose ids have their length."""
+    return payload[1:7] == _END and payload.startswith(
+        msgspec.msgpack.encode(name), 35 if payload[34:35] == b"\0" else 43
+    )

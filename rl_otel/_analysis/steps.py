@@ -12,7 +12,7 @@ from rl_otel._analysis.beside import Beside, Owners
 from rl_otel._analysis.checked import checked
 from rl_otel._analysis.clocks import Clocks
 from rl_otel._analysis.heads import look
-from rl_otel._analysis.trace import GATHERS, Played, Trace
+from rl_otel._analysis.trace import GATHERS, Played, Playing, Trace
 from rl_otel._journal import decoded
 from rl_otel._read import Names, Run, Source
 
@@ -71,6 +71,7 @@ class Analysis:
         self._traces: dict[bytes, Trace] = {}
         self._closing: deque[bytes] = deque()
         self._done: set[bytes] = set()
+        self._playing: dict[bytes, Playing] = {}  # the trajectories that are open
         self._awaited: dict[bytes, _record.Attributes] = {}
         self._attempts: dict[int, tuple[int, int]] = {}
         self._owners = Owners(run, set())
@@ -95,12 +96,12 @@ class Analysis:
 
     def _of_interest(self, source: Source, payloads: list[bytes]) -> Iterator[_record.Record]:
         """Yield the records that figures are made of; of nine in ten, calls in trajectories, little is decoded."""
-        traces, glance, calls = self._traces, _record.glance, semconv.SERVICE_SUFFIX
+        playing, call_ids = self._playing, _record.call_ids
         for payload in payloads:
-            end = glance(payload)
-            if end is not None and end.name in calls:
-                trace = traces.get(end.trace)
-                if trace is None or not trace.needs(source, end):
+            ids = call_ids(payload)
+            if ids is not None:
+                told = playing.get(ids[1])
+                if told is not None and told.by(source, ids[0]):
                     continue
             record = decoded(payload)
             if record is not None:
@@ -114,7 +115,11 @@ class Analysis:
                 return None
             if isinstance(record, _record.Start):
                 trace.start(source, record)
+                if record.name == semconv.TRAJECTORY and not trace.detail:
+                    self._playing[record.span] = Playing(source, trace.wanted)
                 return None
+            if record.name == semconv.TRAJECTORY:
+                self._playing.pop(record.span, None)
             record.attributes = checked(record.attributes)
             return record.end + source.shift if self._take_end(trace, source, record) else None
         elif isinstance(record, _record.Late):

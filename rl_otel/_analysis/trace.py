@@ -36,6 +36,17 @@ class Played(NamedTuple):
     source: Source
 
 
+class Playing(NamedTuple):
+    """A trajectory that is open: its own span will tell of its calls, so that nobody has to decode them."""
+
+    source: Source
+    wanted: set[bytes]  # the calls in its trace that something else is inside of
+
+    def by(self, source: Source, call: bytes) -> bool:
+        """Whether it tells of a call of that process."""
+        return source is self.source and call not in self.wanted
+
+
 class Trace:
     """What is known so far of one trace; `detail` keeps calls and parts too, `clocks` what tells of those."""
 
@@ -52,7 +63,7 @@ class Trace:
         self.parts: list[_record.End] = []  # of weight syncs
         self.detail = detail
         self._spans: dict[bytes, Span] = {}
-        self._wanted: set[bytes] = set()  # spans that something counted is inside of, and that have not come yet
+        self.wanted: set[bytes] = set()  # spans that something counted is inside of, and that have not come yet
         self._direct: dict[bytes, _figures.Direct] = {}
         self._visits = Visits() if clocks else None
 
@@ -64,12 +75,6 @@ class Trace:
         self.begun = self.begun or not record.parent
         self._place(source, record)
         self._know(source, record, 0)
-
-    def needs(self, source: Source, call: _record.Glance) -> bool:
-        """Whether a call matters by itself: of most the span of the trajectory around them tells all."""
-        around = self._spans.get(call.parent)
-        told = around is not None and around.name == semconv.TRAJECTORY and around.source is source
-        return not told or self.detail or call.span in self._wanted
 
     def end(self, source: Source, record: _record.End) -> None:
         """Take a span that has ended."""
@@ -100,7 +105,7 @@ class Trace:
 
     def foreign(self, record: _record.Foreign) -> None:
         """Take another library's span, which may stand between two of ours."""
-        if record.span in self._wanted:
+        if record.span in self.wanted:
             self._know(None, record, record.end)
 
     def _place(self, source: Source, record: _record.Start | _record.End) -> None:
@@ -116,14 +121,14 @@ class Trace:
             return
         parent = record.parent
         self._spans[record.span] = Span(source, record.name, parent, record.start, end)
-        self._wanted.discard(record.span)
+        self.wanted.discard(record.span)
         if parent and parent not in self._spans:
-            self._wanted.add(parent)
+            self.wanted.add(parent)
 
     def _call(self, source: Source, record: _record.End) -> None:
         if self.detail:
             self.calls.append(record)
-        if record.span in self._wanted:
+        if record.span in self.wanted:
             self._know(source, record, record.end)
         if semconv.LATE in record.attributes:
             return
@@ -135,7 +140,7 @@ class Trace:
         direct = self._direct.setdefault(record.parent, _figures.Direct())
         direct.add(record.name, record.start, record.end, record.attributes)
         if around is None:
-            self._wanted.add(record.parent)
+            self.wanted.add(record.parent)
 
     # --- figures ------------------------------------------------------------------------------------------------------
 

@@ -72,8 +72,7 @@ class Source:
         """Yield the spans of a name that have ended, at a fraction of what reading all costs."""
         for _, found in self.batches():
             for payload in found:
-                end = _record.glance(payload)
-                record = decoded(payload) if end is not None and end.name == name else None
+                record = decoded(payload) if _record.is_end(payload, name) else None
                 if isinstance(record, _record.End):
                     yield record
 
