@@ -116,6 +116,7 @@ TRAJECTORIES_DROPPED: Final = "rl.trajectories.dropped.{reason}"
 # --- trajectory -------------------------------------------------------------------------------------------------------
 TRAJECTORY_ID: Final = "rl.trajectory.id"
 GROUP_ID: Final = "rl.group.id"
+GROUP_TRAJECTORIES: Final = "rl.group.trajectories"  # on a link that stands for so many
 SAMPLE_INDEX: Final = "rl.sample.index"
 ATTEMPT: Final = "rl.attempt"
 SEGMENT: Final = "rl.segment"
@@ -168,6 +169,11 @@ WAIT_REASON: Final = "rl.wait.reason"
 TRAIN_TOKENS: Final = "rl.train.tokens"
 MINIBATCH_INDEX: Final = "rl.minibatch.index"
 BATCH_EPOCH: Final = "rl.batch.epoch"
+STALENESS: Final = "rl.staleness"  # on a link, in policy versions
+STALENESS_MIN: Final = "rl.staleness.min"
+STALENESS_MEAN: Final = "rl.staleness.mean"
+STALENESS_MAX: Final = "rl.staleness.max"
+STALENESS_COUNT: Final = "rl.staleness.count"  # trajectories of which it is known
 SYNC_BYTES: Final = "rl.weight_sync.bytes"
 SYNC_RATE: Final = "rl.weight_sync.bytes.rate"  # By/s of wall time
 SYNC_PART: Final = "rl.weight_sync.part"
@@ -252,6 +258,7 @@ WORDS: Final[dict[str, dict[str, Word]]] = {
         "tokens": Word(TRAIN_TOKENS, int),
         "minibatch": Word(MINIBATCH_INDEX, int),
         "epoch": Word(BATCH_EPOCH, int),
+        "policy_version": Word(POLICY_VERSION, int),
     },
     WEIGHT_SYNC: {
         "bytes": Word(SYNC_BYTES, int),

@@ -34,6 +34,8 @@ TIMES: Final = (
 )  # fmt: skip
 COUNTS: Final = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 128.0)
 
+VERSIONS: Final = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0)
+
 
 class Metric(NamedTuple):
     """One metric as data; `docs/metrics.md` is compared with the whole table."""
@@ -127,6 +129,14 @@ DROPPED: Final = Metric(
 )  # fmt: skip
 BUFFER_SIZE: Final = Metric("rl.buffer.size", GAUGE, "{trajectory}", (BUFFER_NAME,), "How much is in a buffer now.")
 BUFFER_CAPACITY: Final = Metric("rl.buffer.capacity", GAUGE, "{trajectory}", (BUFFER_NAME,), "How much a buffer takes.")
+STALENESS: Final = Metric(
+    semconv.STALENESS,
+    HISTOGRAM,
+    "{version}",
+    (),
+    "By how many policy versions a trajectory that is trained on is behind.",
+    VERSIONS,
+)
 GPU_PEAK: Final = Metric(
     "rl.gpu.memory.peak", GAUGE, "By", (semconv.PHASE, HW_ID), "Most memory that torch had allocated in a phase."
 )
@@ -167,7 +177,7 @@ METRICS: Final = (
     LOOP, PHASE, PHASE_ACTIVE, PHASE_AGE, ACTIVE, TRAJECTORY_AGE,
     TRAJECTORY, TRAJECTORY_GENERATE, TRAJECTORY_ENV, GENERATE, ENV_STEP,
     ENV_RATIO, WAIT, SYNC_PART, TURNS, SAMPLES, TOKENS, TRAJECTORIES,
-    DROPPED, BUFFER_SIZE, BUFFER_CAPACITY, GPU_PEAK, GPU_TIME, GPU_BUSY,
+    DROPPED, BUFFER_SIZE, BUFFER_CAPACITY, STALENESS, GPU_PEAK, GPU_TIME, GPU_BUSY,
     GPU_UTILIZATION, GPU_USED, GPU_LIMIT, POWER, REWARD, LOSS, SPANS,
     OVERHEAD,
 )  # fmt: skip

@@ -85,6 +85,7 @@ WORDS: list[tuple[str, str, Any, str, Any]] = [
     ("train", "tokens", 65536, "rl.train.tokens", 65536),
     ("train", "minibatch", 3, "rl.minibatch.index", 3),
     ("train", "epoch", 1, "rl.batch.epoch", 1),
+    ("train", "policy_version", 6, "rl.policy.version", 6),
     ("weight_sync", "bytes", 15 << 30, "rl.weight_sync.bytes", 15 << 30),
     ("weight_sync", "policy_version", 9, "rl.policy.version", 9),
 ]

@@ -10,6 +10,7 @@ from rl_otel._figures.gpu import Memory
 from rl_otel._figures.roles import Done, Elsewhere, Role, roles
 from rl_otel._figures.rollout import Direct, Rollout, Spread, rollout, rollout_attributes
 from rl_otel._figures.run import Cumulated, RunFigures, run
+from rl_otel._figures.staleness import Staleness, joined_staleness, staleness_attributes, staleness_of
 from rl_otel._figures.step import Phase, Row, StepFigures, step, summary
 from rl_otel._figures.trajectory import Trajectory, trajectory_attributes, trajectory_of
 
@@ -25,12 +26,16 @@ __all__ = [
     "Row",
     "RunFigures",
     "Spread",
+    "Staleness",
     "StepFigures",
     "Trajectory",
+    "joined_staleness",
     "roles",
     "rollout",
     "rollout_attributes",
     "run",
+    "staleness_attributes",
+    "staleness_of",
     "step",
     "summary",
     "trajectory_attributes",

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from rl_otel import semconv
 from rl_otel._figures.gpu import GIB, NO_MEMORY, ByPhase, Memory, by_phase, memory
 from rl_otel._figures.rollout import Direct, Rollout, joined
+from rl_otel._figures.staleness import Staleness, joined_staleness
 from rl_otel._figures.trajectory import NANO, Trajectory
 from rl_otel._split import union
 
@@ -70,6 +71,7 @@ class StepFigures:
     gpu: ByPhase
     training: Rollout | None
     evaluation: Rollout | None
+    staleness: Staleness | None
     handed: bool = False  # to other processes, of which nothing is known here
 
     @property
@@ -119,6 +121,7 @@ def step(
         gpu=by_phase(each for each in own + others if _trains(each)),
         training=training,
         evaluation=_rollout(trajectories, own + others, evaluates=True),
+        staleness=joined_staleness((attributes, *(phase.attributes for phase in own if _trains(phase)))),
         handed=handed,
     )
 
@@ -136,6 +139,9 @@ def summary(step: StepFigures) -> dict[str, float | int]:
     flat.update(_rollout_summary("eval/generate/", step.evaluation))
     if step.evaluation is not None and step.evaluation.reward is not None:
         flat["eval/reward"] = step.evaluation.reward
+    if step.staleness is not None:
+        for figure in ("min", "mean", "max"):
+            flat[f"async/staleness_{figure}"] = getattr(step.staleness, figure)
     return flat
 
 

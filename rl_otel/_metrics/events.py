@@ -74,6 +74,18 @@ class Phase(NamedTuple):
             instruments.record(table.WAIT, seconds, get(semconv.WAIT_REASON), role, seen=self.seen)
 
 
+class Staleness(NamedTuple):
+    """How stale trajectories are that a span trains on."""
+
+    seen: Seen
+    versions: list[int]
+
+    def tell(self, instruments: Instruments, watched: Watched) -> None:
+        """Give it to the instruments."""
+        for behind in self.versions:
+            instruments.record(table.STALENESS, behind, seen=self.seen)
+
+
 class Part(NamedTuple):
     """A part of a weight sync."""
 

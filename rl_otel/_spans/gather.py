@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rl_otel import _figures, _record, semconv
+from rl_otel import _figures, semconv
 
 if TYPE_CHECKING:
+    from rl_otel._spans.consume import Consumed
     from rl_otel._spans.span import Span
 
 
@@ -78,7 +79,8 @@ class Books:
         self.opening = opening  # which of that step it is
         self.phases: list[_figures.Phase] = []
         self.trajectories: list[_figures.Trajectory] = []
-        self.consumed: list[_record.Link] = []  # wait for the next train span
+        self.consumed: list[Consumed] = []  # wait for the next train span
+        self.linked: set[bytes] = set()  # spans of the trajectories that are trained on
         self.training: Span | None = None
         self.ended = False
         self.handed = False  # to another process, from outside a trajectory: one that may play some of them

@@ -47,7 +47,7 @@ class Null(OtelSpan):
     def record(self, mapping: Mapping[str, Any] | None = None, /, *more: Never, **words: Any) -> None:
         """Do nothing."""
 
-    def consume(self, ids: object) -> None:
+    def consume(self, ids: object, policy_versions: object = None) -> None:
         """Do nothing."""
 
     def part(self, name: str, *, bytes: int | None = None) -> Self:  # noqa: A002 - the word of `record`

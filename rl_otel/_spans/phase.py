@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _record, _values, semconv
 from rl_otel._metrics import events
-from rl_otel._spans import misuse
+from rl_otel._spans import consume, misuse
 from rl_otel._spans.gather import Gathering
 from rl_otel._spans.parent import Parent
 from rl_otel._spans.remote import Remote
@@ -161,14 +161,19 @@ class Train(Named):
     name = semconv.TRAIN
     words = semconv.WORDS[semconv.TRAIN]
 
+    def _opened(self, runtime: Runtime) -> None:
+        super()._opened(runtime)
+        if runtime.policy_version is not None:
+            self._attributes[semconv.POLICY_VERSION] = runtime.policy_version
+
     def _watch(self, runtime: Runtime) -> None:
         super()._watch(runtime)
         books = self.step
         if books is not None:
             books.training = self
-            if books.consumed:
-                waiting, books.consumed = books.consumed, []
-                self.link(waiting)
+            waiting, books.consumed = books.consumed, []
+            for each in waiting:
+                consume.put(self, runtime, each)
 
     def _unwatch(self, runtime: Runtime) -> None:
         super()._unwatch(runtime)

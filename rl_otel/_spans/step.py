@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rl_otel import _figures, _record, _runtime, _safety, _values, semconv
+from rl_otel import _figures, _runtime, _safety, _values, semconv
 from rl_otel._clock import now
 from rl_otel._metrics import events
 from rl_otel._safety import say, say_once, swallow
-from rl_otel._spans import misuse
+from rl_otel._spans import consume, misuse
 from rl_otel._spans.gather import Books
 from rl_otel._spans.parent import Parent
 from rl_otel._spans.remote import Remote, RemoteBooks
@@ -65,23 +65,27 @@ class Step(Parent):
             swallow("step.summary", error)
             return {}
 
-    def consume(self, ids: Iterable[str | int | tuple[str | int, int, int]]) -> None:
+    def consume(self, ids: consume.Ids, policy_versions: consume.Versions | None = None) -> None:
         """Say which trajectories this step trains on: links go on the train span that is open, else on the next one.
+
+        That span also says how stale they are: the trainer's policy version now, less that which each began with.
 
         Args:
             ids: their ids, or `(id, attempt, segment)`, both counted from 1. Those that this process has not seen are
                 taken for traces of their own, as trajectories outside a step are.
+            policy_versions: which those began with that ran in other processes, in the order of `ids` or by id.
         """
         runtime, books = self._runtime, self.step
         if runtime is None or books is None:
             return
         try:
-            links = [_link(runtime, each) for each in ids]
             train = books.training
             if train is not None and train.recording:
-                train.link(links)
+                current = train.attributes.get(semconv.POLICY_VERSION)
+                consume.put(train, runtime, consume.consumed(runtime, books, ids, policy_versions, current))
             else:
-                books.consumed += links
+                current = runtime.policy_version
+                books.consumed.append(consume.consumed(runtime, books, ids, policy_versions, current))
         except Exception as error:
             _safety.pass_on(error)
             say("consume", "rl_otel: step.consume() takes ids or (id, attempt, segment): %s", error)
@@ -160,8 +164,10 @@ class Step(Parent):
     def _closed(self, runtime: Runtime, end: int) -> None:
         books = self.step
         if books is not None:
-            self.link(books.consumed)
+            for each in books.consumed:
+                consume.put(self, runtime, each)
             books.ended, books.phases, books.trajectories = True, [], []
+            books.consumed, books.linked = [], set()
         awaits = self._extra is not None and self._extra.due(self._attributes)
         own = [self._span] if awaits else []
         runtime.step_ended(self.in_figures, own, [phase.span for phase in self._phases])
@@ -197,13 +203,6 @@ def _depths(runtime: Runtime) -> dict[str, int]:
         if depth.capacity is not None:
             flat[f"async/{depth.name}_buffer_maxsize"] = depth.capacity
     return flat
-
-
-def _link(runtime: Runtime, which: Any) -> _record.Link:
-    name, attempt, segment = which if isinstance(which, (tuple, list)) else (which, 1, 1)
-    name = _values.text(str(name))
-    ids = runtime.register.find(name, int(attempt), int(segment))
-    return _record.Link(*ids, {semconv.TRAJECTORY_ID: name})
 
 
 def steps(items: Iterable[Item]) -> Iterator[Item]:

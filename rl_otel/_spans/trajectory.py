@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rl_otel import _figures, _split, _values, semconv
+from rl_otel import _figures, _record, _split, _values, semconv
 from rl_otel._metrics import events
+from rl_otel._register import Played
 from rl_otel._spans import misuse
 from rl_otel._spans.gather import Gathering
 from rl_otel._spans.otel import planned
@@ -162,6 +163,7 @@ class Trajectory(Parent):
         if semconv.TRAJECTORY_OUTCOME not in attributes:
             attributes[semconv.TRAJECTORY_OUTCOME] = _outcome(gathering)
         self._set_versions(gathering)
+        self._tell_register(gathering, runtime)
         figures = self.in_figures(gathering, end)
         attributes.update(_figures.trajectory_attributes(figures))
         self._hand_on(gathering, figures)
@@ -181,6 +183,16 @@ class Trajectory(Parent):
             known = [self._current_policy]
         if known:
             attributes[semconv.POLICY_VERSION_FIRST], attributes[semconv.POLICY_VERSION_LAST] = known[0], known[-1]
+
+    def _tell_register(self, gathering: Gathering, runtime: Runtime) -> None:
+        """Have the register know what trains on it later, and link to the weight sync that made its policy."""
+        attributes, register = self._attributes, runtime.register
+        version = attributes.get(semconv.POLICY_VERSION_FIRST)
+        played = Played(version, attributes.get(semconv.GROUP_ID), gathering.environment, self.mode)
+        register.end(self.id, *self._counts(), played)
+        sync = None if version is None else register.sync(version)
+        if sync is not None:
+            self.link([_record.Link(*sync, {semconv.POLICY_VERSION: version})])
 
     def in_figures(self, gathering: Gathering, end: int) -> _figures.Trajectory:
         attributes = self._attributes

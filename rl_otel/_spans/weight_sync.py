@@ -46,6 +46,7 @@ class WeightSync(Named):
         if version is not None:
             runtime.policy_version, runtime.policy_sync = version, (self._trace, self._span)
             runtime.policy_learned = False
+            runtime.register.synced(version, (self._trace, self._span))
         if self._parts:
             self._attributes.update(_figures(self._parts, end, self._attributes.get(semconv.SYNC_BYTES)))
             self._parts = []
