@@ -36,9 +36,15 @@ class Buffers:
         if name in self._known or len(self._known) < MOST:
             self._known[name] = _Buffer(_reference(size), capacity)
 
-    def read(self) -> Iterator[Depth]:
-        """Yield how full each is; one that cannot tell is dropped, and that is said once."""
-        for name, buffer in list(self._known.items()):
+    def one(self, name: str | None) -> Depth | None:
+        """Return how full the buffer of that name is; without a name the only one, None where there are several."""
+        if name is None and len(self._known) == 1:
+            name = next(iter(list(self._known)), None)
+        return None if name is None or name not in self._known else next(self.read(name), None)
+
+    def read(self, *names: str) -> Iterator[Depth]:
+        """Yield how full each is, or those of `names`; one that cannot tell is dropped, and that is said once."""
+        for name, buffer in [each for each in list(self._known.items()) if not names or each[0] in names]:
             try:
                 size = buffer.size()
                 depth = None if size is None else int(size())

@@ -6,6 +6,7 @@ At most 80 columns. What is not known is left out, never printed as 0.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 
 from rl_otel import semconv
@@ -22,9 +23,8 @@ FAILED = (semconv.ERROR, semconv.TIMEOUT)
 def step_lines(step: StepFigures) -> list[str]:
     """Return the lines of a step's table, without line ends."""
     lines = [_headline(step), *_rows(step)]
-    if step.training is not None:
-        waited = step.timing.get(semconv.WAIT)
-        lines += wrapped(_sentence(step.training, f"waited {short(waited)}" if waited else ""))
+    trajectories = [] if step.training is None else [_sentence(step.training)]
+    lines += wrapped("; ".join(filter(None, (*trajectories, *_of_the_step(step)))))
     if step.evaluation is not None:
         reward = step.evaluation.reward
         told = "" if reward is None else f"reward {_number(reward, 3, sign='+')}"
@@ -197,6 +197,30 @@ def _sentence(rollout: Rollout, *more: str) -> str:
     return "; ".join(filter(None, (_trajectories(rollout), _outcomes(rollout), _tokens(rollout), *more)))
 
 
+def _of_the_step(step: StepFigures) -> list[str]:
+    """Return what is told of a step besides its trajectories: what it trained on, and who waited for whom."""
+    words = []
+    if step.staleness is not None:
+        least, most = step.staleness.min, step.staleness.max
+        known = f"{least}" if least == most else f"{least} to {most} (mean {step.staleness.mean:.1f})"
+        words.append(f"{counted(step.staleness.count, 'trajectory')} trained on, staleness {known}")
+    if step.dropped:
+        words.append("dropped " + ", ".join(f"{count} {cut(reason, 24)}" for reason, count in step.dropped.items()))
+    words.append(_waited("", step.timing.get(semconv.WAIT), step.waited))
+    words += [_waited(f"{cut(role, 24)} ", None, reasons) for role, reasons in step.waited_beside.items()]
+    return words
+
+
+def _waited(who: str, whole: int | None, reasons: Mapping[str, int]) -> str:
+    """Return how long somebody waited and for what; of `whole`, where it is known, the reasons are parts."""
+    told = [f"{cut(reason, 24)} {short(time)}" for reason, time in reasons.items() if reason and time]
+    if whole is not None and len(told) == 1 and reasons == {next(iter(reasons)): whole}:
+        return f"{who}waited {short(whole)} for {next(iter(reasons))}"
+    if whole:
+        return f"{who}waited {short(whole)}" + (f": {', '.join(told)}" if told else "")
+    return f"{who}waited: {', '.join(told)}" if told else ""
+
+
 def _trajectories(rollout: Rollout) -> str:
     words = _spread(rollout.duration, rollout.count)
     if rollout.env_ratio is not None:
@@ -230,6 +254,7 @@ def _outcomes(rollout: Rollout) -> str:
     truncated = rollout.outcomes.get(semconv.TRUNCATED, 0)
     words = [f"{failed} failed" if failed else "", f"{aborted} aborted" if aborted else ""]
     words.append(f"{percent(truncated / ended)} truncated" if truncated else "")
+    words.append(f"{rollout.continued} to be continued" if rollout.continued else "")
     return ", ".join(filter(None, words))
 
 

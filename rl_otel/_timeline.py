@@ -6,7 +6,7 @@ the sampler.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Final, Protocol
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from rl_otel import _record, semconv
 
 MOST_NAMES: Final = 128  # of phases; what comes after them counts as `other`
+MOST_WAITS: Final = 4096  # of a role that are remembered for the steps they lie in
 _RANKS: Final = {name: semconv.PARTS.index(part) for name, part in semconv.PART_OF.items()}
 _STATES: Final = (*semconv.PARTS, semconv.OTHER)
 
@@ -63,6 +64,7 @@ class Timeline:
         self.steps: set[int] = set()  # those that are open, by id()
         self.lone: set[int] = set()  # trajectories in flight that are traces of their own, by id()
         self.names: dict[str, None] = {}  # of the phases so far
+        self.waits: deque[tuple[str, int, int]] = deque(maxlen=MOST_WAITS)  # that ended: reason, beginning, end
 
     @property
     def active(self) -> Open | None:
@@ -70,12 +72,16 @@ class Timeline:
         return next(iter(self._phases[-1:]), None)
 
     def enter(self, phase: Open) -> Open | None:
-        """Make `phase` the active one. Returns the phase that was active though it does not enclose it, if any."""
+        """Make `phase` the active one.
+
+        Returns the phase that was active though it does not enclose it, if any; several may wait at once.
+        """
         before = self.active
         self._phases.append(phase)
         if len(self.names) < MOST_NAMES:
             self.names[phase.name] = None
-        return None if before is None or phase.within(before) else before
+        waiting = before is not None and before.name == phase.name == semconv.WAIT
+        return None if before is None or waiting or phase.within(before) else before
 
     def leave(self, phase: Open) -> None:
         """Take `phase` off; the one opened before it, if still open, is active again."""
@@ -83,6 +89,13 @@ class Timeline:
             self._phases.remove(phase)  # in one go: other threads enter and leave meanwhile
         except ValueError:
             pass  # it was a part of a trajectory, not a phase
+
+    def waits_until(self, moment: int) -> Iterator[tuple[str, int, int]]:
+        """Yield reason, beginning and end of the waits so far, of those that are open until `moment` (ns)."""
+        yield from list(self.waits)
+        for phase in list(self._phases):
+            if phase.name == semconv.WAIT:
+                yield phase.start_record().attributes.get(semconv.WAIT_REASON, ""), phase.began, moment
 
     # --- for the gauges -----------------------------------------------------------------------------------------------
 
@@ -115,6 +128,10 @@ class Timelines:
         if opened is None:
             return self.own
         return self._by_role.get(opened.role) or self._by_role.setdefault(opened.role, Timeline(opened.role))
+
+    def beside(self, own: Timeline | None) -> Iterator[Timeline]:
+        """Yield the others."""
+        return (timeline for timeline in self if timeline is not own)
 
     def __iter__(self) -> Iterator[Timeline]:
         return iter(list(self._by_role.values()))

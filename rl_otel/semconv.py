@@ -107,6 +107,7 @@ ROLLOUT_ENV_RATIO: Final = "rl.rollout.env_time.ratio"
 ROLLOUT_TAIL: Final = "rl.rollout.tail.duration"
 ROLLOUT_DURATION: Final = "rl.rollout.trajectory.duration"  # + .mean .p50 .p90 .max
 ROLLOUT_PART: Final = "rl.rollout.{part}.duration"  # + .mean .p50 .p90 .max
+ROLLOUT_CONTINUED: Final = "rl.rollout.continued"  # trajectories that another segment takes up
 ROLLOUT_OUTCOME: Final = "rl.rollout.outcome.{outcome}"
 ROLLOUT_SHOWN: Final = "rl.rollout.shown.{how}"  # trajectories: full, totals (without detail), none
 ROLLOUT_SPANS_SHOWN: Final = "rl.rollout.spans.shown"
@@ -128,6 +129,7 @@ TRAJECTORY_TURNS: Final = "rl.trajectory.turns"
 TRAJECTORY_REWARD: Final = "rl.trajectory.reward"
 TRAJECTORY_OUTCOME: Final = "rl.trajectory.outcome"
 TRAJECTORY_REASON: Final = "rl.trajectory.reason"
+TRAJECTORY_CONTINUES: Final = "rl.trajectory.continues"  # true where another segment takes it up
 TRAJECTORY_INPUT_TOKENS: Final = "rl.trajectory.input_tokens"
 TRAJECTORY_OUTPUT_TOKENS: Final = "rl.trajectory.output_tokens"
 TRAJECTORY_PART: Final = "rl.trajectory.{part}.duration"
@@ -166,6 +168,9 @@ TOOL_NAME: Final = "gen_ai.tool.name"
 # --- other phases -----------------------------------------------------------------------------------------------------
 MODEL_ROLE: Final = "rl.model.role"
 WAIT_REASON: Final = "rl.wait.reason"
+BUFFER_NAME: Final = "rl.buffer.name"
+BUFFER_SIZE: Final = "rl.buffer.size"  # when a wait began
+BUFFER_CAPACITY: Final = "rl.buffer.capacity"
 TRAIN_TOKENS: Final = "rl.train.tokens"
 MINIBATCH_INDEX: Final = "rl.minibatch.index"
 BATCH_EPOCH: Final = "rl.batch.epoch"
@@ -225,16 +230,18 @@ WORDS: Final[dict[str, dict[str, Word]]] = {
         "entropy": Word("rl.entropy", float),
         "grad_norm": Word("rl.grad_norm", float),
         "lr": Word("rl.lr", float),
+        "dropped": Word(TRAJECTORIES_DROPPED, int),  # reason -> count, or ids
     },
     ROLLOUT: {
         "rewards": Word(REWARD_MEAN, float, many=True),
         "trajectories": Word(ROLLOUT_TRAJECTORIES, int),
-        "dropped": Word(TRAJECTORIES_DROPPED, int),  # reason -> count
+        "dropped": Word(TRAJECTORIES_DROPPED, int),  # reason -> count, or ids
     },
     TRAJECTORY: {
         "reward": Word(TRAJECTORY_REWARD, float),
         "outcome": Word(TRAJECTORY_OUTCOME, str),
         "reason": Word(TRAJECTORY_REASON, str),
+        "continues": Word(TRAJECTORY_CONTINUES, bool),
         "policy_version": Word(POLICY_VERSION, int),
     },
     GENERATE: {

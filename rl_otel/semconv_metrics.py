@@ -15,7 +15,6 @@ TOKENS_IN: Final = "input"
 TOKENS_OUT: Final = "output"
 DROPPED_REASON: Final = "rl.trajectories.dropped.reason"
 TRAJECTORIES_STATE: Final = "rl.trajectories.state"
-BUFFER_NAME: Final = "rl.buffer.name"
 HW_ID: Final = "hw.id"
 HW_TYPE: Final = "hw.type"
 HW_GPU: Final = "gpu"
@@ -125,10 +124,14 @@ TRAJECTORIES: Final = Metric(
 )
 DROPPED: Final = Metric(
     "rl.trajectories.dropped", COUNTER, "{trajectory}", (DROPPED_REASON, *_PLAYED),
-    "Trajectories that no training used, as recorded on rollouts.",
+    "Trajectories that no training used, as recorded on rollouts and steps.",
 )  # fmt: skip
-BUFFER_SIZE: Final = Metric("rl.buffer.size", GAUGE, "{trajectory}", (BUFFER_NAME,), "How much is in a buffer now.")
-BUFFER_CAPACITY: Final = Metric("rl.buffer.capacity", GAUGE, "{trajectory}", (BUFFER_NAME,), "How much a buffer takes.")
+BUFFER_SIZE: Final = Metric(
+    semconv.BUFFER_SIZE, GAUGE, "{trajectory}", (semconv.BUFFER_NAME,), "How much is in a buffer now."
+)
+BUFFER_CAPACITY: Final = Metric(
+    semconv.BUFFER_CAPACITY, GAUGE, "{trajectory}", (semconv.BUFFER_NAME,), "How much a buffer takes."
+)
 STALENESS: Final = Metric(
     semconv.STALENESS,
     HISTOGRAM,

@@ -40,6 +40,10 @@ def _share(value: Any) -> bool:
     return _number(value) and 0 <= value <= 1
 
 
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
 def _text(value: Any) -> bool:
     return type(value) is str
 
@@ -50,18 +54,22 @@ _BY_CHECK: Final = {
         semconv.GPU_PEAK, semconv.GPU_RESERVED_PEAK, semconv.GPU_DEVICE_USED,
         semconv.TRAJECTORY_TURNS, semconv.TRAJECTORY_INPUT_TOKENS, semconv.TRAJECTORY_OUTPUT_TOKENS,
         semconv.ROLLOUT_TRAJECTORIES, semconv.ROLLOUT_INPUT_TOKENS, semconv.ROLLOUT_OUTPUT_TOKENS,
-        semconv.SYNC_BYTES,
+        semconv.SYNC_BYTES, semconv.STALENESS_MIN, semconv.STALENESS_MAX, semconv.STALENESS_COUNT,
     ),
     _counts: (semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS),
-    _number: (semconv.LOSS, semconv.REWARD_MEAN, semconv.TRAJECTORY_REWARD, semconv.GPU_PEAK_RATIO),
+    _number: (
+        semconv.LOSS, semconv.REWARD_MEAN, semconv.TRAJECTORY_REWARD, semconv.GPU_PEAK_RATIO, semconv.STALENESS_MEAN,
+    ),
     _share: (semconv.GPU_UTILIZATION,),
     _rate: (semconv.SYNC_RATE,),
     _duration: (
         semconv.GPU_DURATION, semconv.SYNC_PAUSED,
         *(semconv.TRAJECTORY_PART.format(part=part) for part in (*semconv.PARTS, semconv.OTHER)),
     ),
+    _flag: (semconv.TRAJECTORY_CONTINUES,),
     _text: (
         semconv.MODE, semconv.ROLE, semconv.TRAJECTORY_OUTCOME, semconv.ERROR_TYPE, semconv.ABORTED, semconv.SYNC_PART,
+        semconv.WAIT_REASON,
     ),
 }  # fmt: skip
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {name: check for check, names in _BY_CHECK.items() for name in names}

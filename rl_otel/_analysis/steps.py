@@ -144,7 +144,8 @@ class Analysis:
         if record.parent or again:
             return False
         if record.name == semconv.TRAJECTORY:
-            self.outside.append(record.end - record.start)
+            if not record.attributes.get(semconv.TRAJECTORY_CONTINUES):
+                self.outside.append(record.end - record.start)
             del self._traces[record.trace]  # a trace of its own
         else:
             self._closing.append(record.trace)

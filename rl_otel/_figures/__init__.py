@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rl_otel._figures.gpu import Memory
 from rl_otel._figures.roles import Done, Elsewhere, Role, roles
-from rl_otel._figures.rollout import Direct, Rollout, Spread, rollout, rollout_attributes
+from rl_otel._figures.rollout import Direct, Rollout, Spread, dropped_of, rollout, rollout_attributes
 from rl_otel._figures.run import Cumulated, RunFigures, run
 from rl_otel._figures.staleness import Staleness, joined_staleness, staleness_attributes, staleness_of
 from rl_otel._figures.step import Phase, Row, StepFigures, step, summary
@@ -29,6 +29,7 @@ __all__ = [
     "Staleness",
     "StepFigures",
     "Trajectory",
+    "dropped_of",
     "joined_staleness",
     "roles",
     "rollout",

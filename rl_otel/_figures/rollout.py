@@ -67,6 +67,7 @@ class Rollout:
     output_rate: float | None
     reward: float | None
     slowest: tuple[Trajectory, ...]
+    continued: int = 0  # trajectories that another segment takes up, and that are counted there
 
     @property
     def known(self) -> bool:
@@ -92,12 +93,12 @@ def joined(
     directs: Sequence[Direct] = (),
 ) -> Rollout:
     """Return the figures of several rollouts together: all their trajectories over the union of their walls."""
-    top = [each for each in trajectories if each.top]
+    top = [each for each in trajectories if each.top and not each.continues]
     output = _tokens(semconv.ROLLOUT_OUTPUT_TOKENS, "output_tokens", (*trajectories, *directs), recorded)
     wall = union(walls or [(each.start, each.end) for each in top])
     return Rollout(
         count=_count(top, recorded),
-        dropped=_dropped(recorded),
+        dropped=dropped_of(recorded),
         outcomes=dict(Counter(each.outcome for each in top)),
         duration=_spread([each.duration for each in top]),
         parts=_part_spreads(top),
@@ -108,6 +109,7 @@ def joined(
         output_tokens=output,
         output_rate=output * NANO / wall if output is not None and wall else None,
         reward=_reward(top, recorded),
+        continued=sum(each.top and each.continues for each in trajectories),
         slowest=tuple(sorted(top, key=lambda each: (-each.duration, each.start, each.id))[:SLOWEST]),
     )
 
@@ -120,6 +122,7 @@ def rollout_attributes(rollout: Rollout) -> dict[str, Any]:
         semconv.ROLLOUT_OUTPUT_TOKENS: rollout.output_tokens,
         semconv.ROLLOUT_TOKEN_RATE: rollout.output_rate,
         semconv.ROLLOUT_ENV_RATIO: rollout.env_ratio,
+        semconv.ROLLOUT_CONTINUED: rollout.continued or None,
         semconv.ROLLOUT_TAIL: None if rollout.tail is None else rollout.tail / NANO,
     }
     for outcome, count in rollout.outcomes.items():
@@ -181,7 +184,8 @@ def _count(top: list[Trajectory], recorded: Sequence[Mapping[str, Any]]) -> int 
     return max(said or 0, len(top)) or said
 
 
-def _dropped(recorded: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def dropped_of(recorded: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many trajectories no training used, by reason, as spans tell in their attributes."""
     dropped: Counter[str] = Counter()
     for attributes in recorded:
         for name, count in attributes.items():

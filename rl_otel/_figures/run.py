@@ -67,12 +67,11 @@ class RunFigures:
 
         One of a loop beside that of the steps takes no part of the run's time.
         """
+        if phase.attributes.get(semconv.ROLE, self._role) != self._role:
+            self.add_elsewhere(phase, evaluation)
+            return
         self._keep(by_phase([phase]).memory)
         if phase.parent:  # its time is part of the phase around it
-            return
-        if phase.attributes.get(semconv.ROLE, self._role) != self._role:  # of a loop beside that of the steps
-            if evaluation is not None:
-                self._evaluated(evaluation)
             return
         self._cumulate(phase.name, phase.end - phase.start)
         self._cover(phase.start, phase.end)

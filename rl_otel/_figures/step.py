@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, filterfalse
@@ -9,9 +10,10 @@ from typing import Any, TypeAlias
 
 from rl_otel import semconv
 from rl_otel._figures.gpu import GIB, NO_MEMORY, ByPhase, Memory, by_phase, memory
-from rl_otel._figures.rollout import Direct, Rollout, joined
+from rl_otel._figures.rollout import Direct, Rollout, dropped_of, joined
 from rl_otel._figures.staleness import Staleness, joined_staleness
 from rl_otel._figures.trajectory import NANO, Trajectory
+from rl_otel._figures.waits import waited, waited_by_role
 from rl_otel._split import union
 
 _DEEPEST = 16
@@ -72,6 +74,9 @@ class StepFigures:
     training: Rollout | None
     evaluation: Rollout | None
     staleness: Staleness | None
+    dropped: dict[str, int]  # on the step itself; rollouts have theirs
+    waited: dict[str, int]  # ns, by reason
+    waited_beside: dict[str, dict[str, int]]  # of other roles: by role and reason
     handed: bool = False  # to other processes, of which nothing is known here
 
     @property
@@ -103,6 +108,9 @@ def step(
     covered = union(_clipped(chain.from_iterable(groups[path] for path in groups if len(path) == 1), start, end))
     training = _rollout(trajectories, own + others, evaluates=False)
     return StepFigures(
+        dropped=dropped_of([attributes]),
+        waited=waited(filter(_trains, own), start, end),
+        waited_beside=waited_by_role(others, start, end),
         index=index,
         role=attributes.get(semconv.ROLE),
         start=start,
@@ -139,10 +147,19 @@ def summary(step: StepFigures) -> dict[str, float | int]:
     flat.update(_rollout_summary("eval/generate/", step.evaluation))
     if step.evaluation is not None and step.evaluation.reward is not None:
         flat["eval/reward"] = step.evaluation.reward
+    dropped = Counter(step.dropped) + Counter(step.training.dropped if step.training is not None else {})
+    flat.update((f"dropped/{reason}", count) for reason, count in dropped.items())
+    flat.update(_waits("async/waited", step.waited))
+    for role, reasons in step.waited_beside.items():
+        flat.update(_waits(f"async/{role}_waited", reasons))
     if step.staleness is not None:
         for figure in ("min", "mean", "max"):
             flat[f"async/staleness_{figure}"] = getattr(step.staleness, figure)
     return flat
+
+
+def _waits(prefix: str, reasons: Mapping[str, int]) -> dict[str, float]:
+    return {f"{prefix}/{reason or semconv.UNKNOWN}": time / NANO for reason, time in reasons.items()}
 
 
 def _rollout_summary(prefix: str, rollout: Rollout | None) -> dict[str, float | int]:

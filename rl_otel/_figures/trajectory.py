@@ -19,7 +19,7 @@ class Trajectory:
     """A trajectory that has ended; `parts` is its duration divided as `_split.split` does, in nanoseconds.
 
     `parts` is None where its children are not known. Tokens are those of its own generate calls of purpose policy.
-    `top` is False for a trajectory inside another one.
+    `top` is False for a trajectory inside another one, `continues` true where a later segment takes it up.
     """
 
     id: str
@@ -34,6 +34,7 @@ class Trajectory:
     outcome: str = semconv.COMPLETED
     mode: str | None = None
     top: bool = True
+    continues: bool = False
 
     @property
     def duration(self) -> int:
@@ -72,6 +73,7 @@ def trajectory_of(
         outcome=attributes.get(semconv.TRAJECTORY_OUTCOME, semconv.COMPLETED),
         mode=attributes.get(semconv.MODE),
         top=not parent_is_trajectory,
+        continues=bool(attributes.get(semconv.TRAJECTORY_CONTINUES)),
     )
 
 

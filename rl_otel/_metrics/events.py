@@ -108,6 +108,8 @@ class Trajectory(NamedTuple):
     def tell(self, instruments: Instruments, watched: Watched) -> None:
         """Give it to the instruments."""
         figures = self.figures
+        if figures.continues:
+            return  # it counts once, at its last segment
         played = self.environment or None, figures.mode or table.MODE_TRAIN
         labels = figures.outcome, *played
         instruments.add(table.TRAJECTORIES, 1, *labels)
@@ -134,6 +136,18 @@ class Rollout(NamedTuple):
         played = self.environment or None, self.mode or table.MODE_TRAIN
         if self.figures.env_ratio is not None:
             watched.last[table.ENV_RATIO].at(*played).value = self.figures.env_ratio
-        for reason, count in self.figures.dropped.items():
-            if count > 0:
-                instruments.add(table.DROPPED, count, reason, *played)
+
+
+class Dropped(NamedTuple):
+    """Trajectories that no training uses."""
+
+    reason: str
+    number: int
+    environment: str | None
+    mode: str | None
+
+    def tell(self, instruments: Instruments, watched: Watched) -> None:
+        """Give it to the instruments."""
+        if self.number > 0:
+            played = self.environment or None, self.mode or table.MODE_TRAIN
+            instruments.add(table.DROPPED, self.number, self.reason, *played)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rl_otel import _figures, _record, _values, semconv
+from rl_otel import _figures, _record, semconv
 from rl_otel._metrics import events
 from rl_otel._spans import consume, misuse
+from rl_otel._spans.dropping import Dropping
 from rl_otel._spans.gather import Gathering
 from rl_otel._spans.parent import Parent
 from rl_otel._spans.remote import Remote
@@ -216,25 +216,38 @@ class Wait(Phase):
 
     Args:
         reason: for whom: batch, policy, buffer_full, weight_sync, reward, slot, env, collective, or your own word.
+        buffer: the name of the buffer that the span says the depth of, where several are watched.
     """
 
     name = semconv.WAIT
 
-    def __init__(self, reason: str | None = None) -> None:
+    def __init__(self, reason: str | None = None, *, buffer: str | None = None) -> None:
         misuse.check_brackets(type(self), reason)
-        self.reason = reason
+        self.reason = None if reason is None else misuse.words_for(reason, 64)
+        self.buffer = buffer
         self.model = None
 
     def arguments(self) -> dict[str, Any]:
-        return {"reason": self.reason}
+        return {"reason": self.reason, "buffer": self.buffer}
 
     def _opened(self, runtime: Runtime) -> None:
+        attributes = self._attributes
         if self.reason is not None:
-            self._attributes[semconv.WAIT_REASON] = misuse.words_for(self.reason, 64)
+            attributes[semconv.WAIT_REASON] = self.reason
+        depth = runtime.buffers.one(self.buffer)
+        if depth is not None:
+            attributes[semconv.BUFFER_NAME], attributes[semconv.BUFFER_SIZE] = depth.name, depth.size
+            if depth.capacity is not None:
+                attributes[semconv.BUFFER_CAPACITY] = depth.capacity
         super()._opened(runtime)
 
+    def _closed(self, runtime: Runtime, end: int) -> None:
+        super()._closed(runtime, end)
+        if self._timeline is not None:
+            self._timeline.waits.append((self.reason or "", self.began, end))
 
-class Rollout(Named):
+
+class Rollout(Dropping, Named):
     """Trajectories are played; the span carries their figures and links to the slowest."""
 
     name = semconv.ROLLOUT
@@ -250,13 +263,6 @@ class Rollout(Named):
             if index is not None:
                 self._attributes[semconv.ROLLOUT_INDEX] = index
         super()._opened(runtime)
-
-    def _take_all(self, words: Mapping[str, Any]) -> None:
-        super()._take_all({name: value for name, value in words.items() if name != "dropped"})
-        dropped = words.get("dropped", {})
-        for reason, count in (dropped if isinstance(dropped, Mapping) else {"unknown": dropped}).items():
-            attribute = semconv.TRAJECTORIES_DROPPED.format(reason=_values.text(str(reason), 64))
-            self._take("dropped", semconv.Word(attribute, int), count)
 
     def _put(self, word: semconv.Word, plain: Any, attributes: dict[str, Any]) -> None:
         super()._put(word, plain, attributes)
@@ -274,6 +280,7 @@ class Rollout(Named):
             self.link(map(self._link, rollout.slowest))
             if runtime.meter is not None:
                 runtime.meter.add(events.Rollout(rollout, gathering.environment, self.mode))
+            self._count_dropped(runtime, rollout.dropped, gathering.environment)
         super()._closed(runtime, end)
         if gathering is not None:
             gathering.let_go()

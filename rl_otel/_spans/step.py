@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,8 +11,8 @@ from rl_otel._clock import now
 from rl_otel._metrics import events
 from rl_otel._safety import say, say_once, swallow
 from rl_otel._spans import consume, misuse
+from rl_otel._spans.dropping import Dropping
 from rl_otel._spans.gather import Books
-from rl_otel._spans.parent import Parent
 from rl_otel._spans.remote import Remote, RemoteBooks
 from rl_otel._spans.span import Span
 
@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 _NANO = 1_000_000_000
 
 
-class Step(Parent):
+class Step(Dropping):
     """One step of the training loop, the root of its trace.
 
     Args:
@@ -39,6 +39,7 @@ class Step(Parent):
     _trajectories: list[_figures.Trajectory]
     _spent_before: int | None
     _timeline: Timeline | None = None  # that it is on
+    _beside: Sequence[_figures.Phase] = ()  # what other loops waited for, once it has ended
     _buffers: Mapping[str, int] = MappingProxyType({})  # how full they were at its start
 
     def __init__(self, index: int | None = None) -> None:
@@ -155,13 +156,31 @@ class Step(Parent):
 
     def in_figures(self) -> _figures.StepFigures:
         end = self.finished or now()
-        phases, trajectories = list(self._phases), list(self._trajectories)
-        handed = self.step is not None and self.step.handed
         return _figures.step(
-            self.index, self.began, end, self._attributes, phases=phases, trajectories=trajectories, handed=handed
+            self.index,
+            self.began,
+            end,
+            self._attributes,
+            phases=list(self._phases),
+            trajectories=list(self._trajectories),
+            elsewhere=self._beside if self.finished else self._waits_beside(end),
+            handed=self.step is not None and self.step.handed,
         )
 
+    def _waits_beside(self, end: int) -> list[_figures.Phase]:
+        """Return the waits of the other loops of this process that lie in the step, at least in part."""
+        runtime = _runtime.active
+        return [
+            _figures.Phase(
+                semconv.WAIT, b"wait", b"", first, last, {semconv.ROLE: other.role, semconv.WAIT_REASON: reason}
+            )
+            for other in (runtime.timelines.beside(self._timeline) if runtime is not None else ())
+            for reason, first, last in other.waits_until(end)
+            if last > self.began and first < end
+        ]
+
     def _closed(self, runtime: Runtime, end: int) -> None:
+        self._beside = self._waits_beside(end)
         books = self.step
         if books is not None:
             for each in books.consumed:
@@ -175,6 +194,7 @@ class Step(Parent):
             reward = None if semconv.REWARD_MEAN in self._attributes else self.in_figures().reward
             role = runtime.identity.role
             runtime.meter.add(events.Step(self.seen, end - self.began, self._attributes, reward, role))
+        self._count_dropped(runtime, _figures.dropped_of([self._attributes]), None)
         self._set_overhead(runtime)
 
     def _set_overhead(self, runtime: Runtime) -> None:

@@ -161,7 +161,8 @@ class Trajectory(Parent):
         gathering.ended = True
         attributes = self._attributes
         if semconv.TRAJECTORY_OUTCOME not in attributes:
-            attributes[semconv.TRAJECTORY_OUTCOME] = _outcome(gathering)
+            continues = attributes.get(semconv.TRAJECTORY_CONTINUES)
+            attributes[semconv.TRAJECTORY_OUTCOME] = semconv.ABORTED_OUTCOME if continues else _outcome(gathering)
         self._set_versions(gathering)
         self._tell_register(gathering, runtime)
         figures = self.in_figures(gathering, end)
@@ -210,6 +211,7 @@ class Trajectory(Parent):
             outcome=attributes[semconv.TRAJECTORY_OUTCOME],
             mode=self.mode,
             top=gathering.around is None or not gathering.around.is_trajectory,
+            continues=bool(attributes.get(semconv.TRAJECTORY_CONTINUES)),
         )
 
     def _hand_on(self, gathering: Gathering, figures: _figures.Trajectory) -> None:
