@@ -70,7 +70,6 @@ class Runtime:
         self.printer = Printer(self.began, prints=_prints(config, identity))
         self.late = Late(self.journal.append, self.printer.late)
         self.policy_version: int | None = None
-        self.policy_sync: tuple[bytes, bytes] | None = None  # trace and span of the weight_sync it came with
         self.policy_learned = True  # from carriers, if at all
         self.keeper = Keeper(self.in_flight, self.late, self._announce, self._tend)
         self._outlets = outlets
@@ -131,8 +130,15 @@ class Runtime:
 
     def learn(self, version: int, sync: tuple[bytes, bytes] | None) -> None:
         """Take the policy's version from a carrier, unless a `weight_sync` of this process or a later carrier told."""
+        if sync is not None:
+            self.register.synced(version, sync, here=False)
         if self.policy_learned and version >= (self.policy_version or version):
-            self.policy_version, self.policy_sync = version, sync
+            self.policy_version = version
+
+    @property
+    def policy_sync(self) -> tuple[bytes, bytes] | None:
+        """Trace and span of the weight_sync that made the policy's version, where that is known."""
+        return None if self.policy_version is None else self.register.sync(self.policy_version)
 
     # --- what has ended -----------------------------------------------------------------------------------------------
 
@@ -244,7 +250,7 @@ class Runtime:
         """In a forked child: let go of what is the parent's, and return a runtime of the child's own."""
         self._fall_silent()
         child = Runtime(self.config, self.identity.forked(), self.folder, self._outlets)
-        child.policy_version, child.policy_sync = self.policy_version, self.policy_sync
+        child.policy_version = self.policy_version
         child.policy_learned = self.policy_learned
         child.register = self.register.forked(child.identity)
         child.gpu = Gpu(self.config, child.identity, child.timelines, self.gpu.forget())

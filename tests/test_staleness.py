@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rl_otel
-from rl_otel import _runtime
 from rl_otel._analysis import Analysis
 from rl_otel._figures import Staleness
 from rl_otel._read import Run
 from rl_otel._spans import consume
+from rl_otel.testing import Traces
 from tests import metrics
 
 if TYPE_CHECKING:
-    from rl_otel.testing import Recorded, Traces
+    from rl_otel.testing import Recorded
 
 STALENESS = ("rl.staleness.min", "rl.staleness.mean", "rl.staleness.max", "rl.staleness.count")
 
@@ -209,17 +209,22 @@ def test_a_trajectory_links_to_the_weight_sync_of_its_version(traces: Traces) ->
     assert second.attributes["rl.policy.version"] == 5
 
 
-def test_a_weight_sync_of_another_process_serves_where_there_is_none_here(traces: Traces) -> None:
+def test_a_weight_sync_of_another_process_serves_where_there_is_none_here() -> None:
     """What a carrier brought is linked to, until this process has ended one of that version."""
-    assert _runtime.active is not None
-    there = bytes(range(16)), bytes(range(8))
-    _runtime.active.register.synced(3, there, here=False)
-    _runtime.active.register.synced(4, there, here=False)
-    sync(4)
-    play("a", policy_version=3)
-    play("b", policy_version=4)
+    rl_otel.configure(run_dir="runs", run_id="trainer")
+    with rl_otel.step(0):
+        sync(3)
+        carrier = rl_otel.context.inject()
+    there = Traces(Path("runs/trainer")).one("weight_sync")
+    rl_otel.shutdown()
+    rl_otel.configure(run_dir="runs", run_id="generator")
+    with rl_otel.context.use(carrier):
+        play("a")
+        sync(3)
+        play("b")
+    traces = Traces(Path("runs/generator"))
     (far,), (here,) = (span.links for span in traces.all("trajectory"))
-    assert (far.trace, far.span) == there
+    assert (far.trace.hex(), far.span.hex()) == (there.trace_id, there.span_id)
     assert here.span.hex() == traces.one("weight_sync").span_id
 
 

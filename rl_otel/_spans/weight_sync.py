@@ -44,8 +44,7 @@ class WeightSync(Named):
     def _closed(self, runtime: Runtime, end: int) -> None:
         version = self._attributes.get(semconv.POLICY_VERSION)
         if version is not None:
-            runtime.policy_version, runtime.policy_sync = version, (self._trace, self._span)
-            runtime.policy_learned = False
+            runtime.policy_version, runtime.policy_learned = version, False
             runtime.register.synced(version, (self._trace, self._span))
         if self._parts:
             self._attributes.update(_figures(self._parts, end, self._attributes.get(semconv.SYNC_BYTES)))
