@@ -233,13 +233,13 @@ def test_a_trace_that_is_over_leaves_nothing_but_what_it_spent() -> None:
     select = selector(10)
     for number in range(1500):
         story = Story((number + 1).to_bytes(16, "big"))
-        story.play("alone", 0, 1, 1, parent="")
+        story.play("alone", number * 60, number * 60 + 1, 1, parent="")
         assert len(played(story.records, select, finish=False).spans) == 2
     assert len(select._traces) == 0
     assert len(select._purses) == 1024
     assert select.spent((1500).to_bytes(16, "big"))[0] == 2
     late = Story((1500).to_bytes(16, "big"))
-    late.calls("alone", 1, 2, 100)
+    late.calls("alone", 1499 * 60 + 1, 1499 * 60 + 2, 100)
     assert len(played(late.records, select, finish=False).spans) < 8
 
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from rl_otel._budget.purse import NOTHING, Purse, Rest
 from rl_otel._budget.refs import Held, Joined, Late, Refs, size_of, spot_of
+from rl_otel._budget.window import Window
 from rl_otel._journal import Place, segment_of
 from rl_otel._otlp import Piece, Span
 from rl_otel._record import Attributes
@@ -41,12 +42,14 @@ class Books:
         purse: What the trace may still send.
         write: How spans are written: that tells how large they are.
         counts: Those of all traces.
+        window: What traces that are one trajectory each may show together.
     """
 
-    __slots__ = ("counts", "now", "purse", "taken", "write")
+    __slots__ = ("counts", "now", "purse", "taken", "window", "write")
 
-    def __init__(self, purse: Purse, write: Write, counts: Counts) -> None:
+    def __init__(self, purse: Purse, write: Write, counts: Counts, window: Window) -> None:
         self.purse = purse
+        self.window = window
         self.now = 0  # the latest time of any record
         self.counts = counts
         self.write = write

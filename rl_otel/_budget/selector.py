@@ -14,6 +14,7 @@ from rl_otel._budget.limits import Budget
 from rl_otel._budget.purse import Purse
 from rl_otel._budget.refs import Late
 from rl_otel._budget.trace import Send, Trace
+from rl_otel._budget.window import Window
 from rl_otel._journal import Batch, Place
 from rl_otel._otlp import Span
 from rl_otel._record import LOCAL, SAMPLED, Attributes, End, Foreign, Record, Start
@@ -41,6 +42,7 @@ class Selector:
         self._shared = budget if quota is None else _part(budget, quota)
         self._write = write
         self._counts = Counts(room)
+        self._window = Window(budget)
         self._traces: OrderedDict[bytes, Trace] = OrderedDict()
         self._purses: OrderedDict[bytes, Purse] = OrderedDict()  # of traces that are over
         self._last: tuple[bytes, Trace | None] = b"", None  # the last of the traces
@@ -129,7 +131,7 @@ class Selector:
         trace, sends = self._traces.get(record.trace), []
         if trace is None:
             purse = self._purses.pop(record.trace, None) or Purse(self._budget_of(record))
-            trace = self._traces[record.trace] = Trace(Books(purse, self._write, self._counts))
+            trace = self._traces[record.trace] = Trace(Books(purse, self._write, self._counts, self._window))
             if len(self._traces) > _MOST:
                 id_, oldest = self._traces.popitem(last=False)
                 sends = oldest.finish()

@@ -190,16 +190,29 @@ class Trace:
 
     def _alone(self, record: End, held: Held, trajectory: Trajectory) -> list[Send]:
         """One that no rollout here decides on: decide now."""
-        root = not record.parent
+        if not record.parent:
+            return self._lone(record, held, trajectory)
         roomy = self.books.purse.half_full
-        rest = NOTHING if root else self.books.purse.for_phases
-        if not self.books.send_or_keep(size_of(held), rest):
+        if not self.books.send_or_keep(size_of(held), self.books.purse.for_phases):
             self.books.keep(trajectory.refs)
             return []
         tells = failed(record) or in_share(record.span) or self._pace.slow(record.end - record.start)
-        if roomy or root or tells:
-            return [held, *self._all_or_none(trajectory, root=root)]
+        if roomy or tells:
+            return [held, *self._all_or_none(trajectory)]
         self.books.keep(trajectory.refs)
+        return [held]
+
+    def _lone(self, record: End, held: Held, trajectory: Trajectory) -> list[Send]:
+        """One that is a trace of its own: its span leaves, its detail as far as those of a minute may have some."""
+        if not self.books.send_or_keep(size_of(held)):
+            self.books.keep(trajectory.refs)
+            return []
+        window, refs, duration = self.books.window, trajectory.refs, record.end - record.start
+        window.add(size_of(held), record.end)
+        tells = failed(record) or in_share(record.span)
+        if window.pays(duration, len(refs), refs.size, record.end, tells=tells):
+            return [held, *self._all_or_none(trajectory, root=True)]
+        self.books.keep(refs)
         return [held]
 
     def _all_or_none(self, trajectory: Trajectory, *, root: bool = False) -> list[Held]:

@@ -1,0 +1,51 @@
+"""Trajectories that are traces of their own: how much detail those of one minute show together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rl_otel._budget.limits import Budget
+from rl_otel._budget.pace import Pace
+from rl_otel._budget.purse import Purse
+
+LENGTH: Final = 60_000_000_000  # ns
+
+
+class Window:
+    """What one minute may show, as a step may; the next begins with the first trajectory that ends after it.
+
+    Args:
+        budget: of a minute.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._until = 0
+        self._purse = Purse(budget)
+        self._pace = self._before = Pace()
+
+    def pays(self, duration: int, spans: int, size: int, now: int, *, tells: bool) -> bool:
+        """Pay for the detail of a trajectory that ended, while half of the budget is left or where it tells more.
+
+        Args:
+            duration: of the trajectory, in ns.
+            spans: inside it.
+            size: of those, in bytes.
+            now: when it ended, in ns since the epoch.
+            tells: whether it shows what others do not, however long it took.
+        """
+        self._go_on(now)
+        slow = self._pace.slow(duration) or self._before.slow(duration)
+        self._pace.add(duration)
+        return (self._purse.half_full or tells or slow) and self._purse.pay(spans, size, now, detail=True)
+
+    def add(self, size: int, now: int) -> None:
+        """Pay for a trajectory's own span, which leaves whatever is left."""
+        self._go_on(now)
+        self._purse.overdraw(size, now)
+
+    def _go_on(self, now: int) -> None:
+        if now >= self._until:
+            self._until = now + LENGTH
+            self._purse = Purse(self._budget)
+            self._before, self._pace = self._pace, Pace()
