@@ -32,7 +32,7 @@ _KEYS: Final = (PARENT, STATE, BAGGAGE)
 _KINDS: Final = frozenset({
     semconv.STEP, semconv.TRAJECTORY, semconv.GENERATE, semconv.ENV_STEP, semconv.ENV_RESET, OWN_PHASE, *semconv.PHASES,
 })  # fmt: skip
-_MOST_KEYS: Final = 1000  # of a carrier that are looked at
+_MOST_KEYS: Final = 10_000  # of a carrier that are looked at
 _LONGEST: Final = 8192  # characters of one value
 _OTHERS: Final = 512  # characters of other members that are passed on: what the specification asks for
 _NAME: Final = 64  # characters of a phase's name

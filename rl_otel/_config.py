@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,6 +25,14 @@ _NO_SETTINGS: Final = ("RL_OTEL_PARENT", "RL_OTEL_TEST_")  # what a process tell
 def variable(name: str) -> str | None:
     """Return the environment variable `name`, None where it is unset or blank."""
     return os.environ.get(name, "").strip() or None
+
+
+def put_variable(name: str, value: str | None) -> str | None:
+    """Set an environment variable for what this process starts, None for not at all; return what it was."""
+    before = os.environ.pop(name, None)
+    if value is not None:
+        os.environ[name] = value
+    return before
 
 
 class Knob(NamedTuple):
@@ -198,6 +207,16 @@ class Config:
         )
         return cls(**values, endpoint_exact=exact, metrics_endpoint_exact=metrics_exact)
 
+    @classmethod
+    def inheriting(cls, left: Mapping[str, Any]) -> Config:
+        """Return the settings in force where nobody gives any: `left` counts where the environment is silent.
+
+        Raises:
+            ValueError: what was left is wrong.
+        """
+        silent = unset_knobs()
+        return cls.load(**{name: value for name, value in left.items() if name in silent})
+
     @property
     def sends(self) -> bool:
         """Whether spans leave the run folder at all."""
@@ -225,6 +244,11 @@ _SHARED: Final = {
     for name in _KINDS
     if name.removeprefix("metrics_") in _KINDS and name.startswith("metrics_")
 }
+
+
+def unset_knobs() -> set[str]:
+    """Return the settings of which the environment says nothing."""
+    return {knob.field for knob in KNOBS if _from_environment(knob) is None}
 
 
 def proxies() -> dict[str, str]:

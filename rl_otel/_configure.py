@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from rl_otel import _metrics, _runtime
-from rl_otel._config import Config, check_names
+from rl_otel._config import Config, check_names, variable
+from rl_otel._inherited import VARIABLE, inherited
 from rl_otel._runtime import Outlets, Runtime
 from rl_otel._safety import pass_on, say, say_once, swallow
 from rl_otel._send import Target, prepare, shown
@@ -19,6 +22,9 @@ _NOWHERE: Final = (
     "or OTEL_EXPORTER_OTLP_ENDPOINT for both, sends them; RL_OTEL_RUN_DIR keeps them in the run folder; "
     "OTEL_METRICS_EXPORTER=none makes none"
 )
+
+
+_heard: str | None = None  # what was left to this process, once that was looked at
 
 
 def configure(
@@ -77,6 +83,26 @@ def begin(config: Config) -> None:
             _bridge.join(runtime)
     except Exception as error:
         swallow("configure()", error)
+
+
+def begin_as_told() -> Runtime | None:
+    """Begin to record as the process has told that started this one, and return with what; None where none has.
+
+    Only where nobody has called `configure()` yet: what was shut down stays so.
+    """
+    global _heard
+    told = variable(VARIABLE)
+    if _runtime.begun or told is None or told == _heard:
+        return _runtime.active
+    try:
+        left = inherited(socket.gethostname())
+        if left is not None:
+            config = Config.inheriting(left.settings)
+            begin(config if left.sends else replace(config, sending=False))
+        _heard = told
+    except Exception as error:
+        swallow("what RL_OTEL_PARENT says", error)
+    return _runtime.active
 
 
 def _outlet(runtime: Runtime) -> Outlet | None:

@@ -54,7 +54,11 @@ class Folder(NamedTuple):
 
 
 def run_folder(config: Config, identity: Identity) -> Folder:
-    """Return the folder of this run: where the user wants it, else a temporary one if spans are sent anyway."""
+    """Return the folder of this run: its parent's, where the user wants it, else a temporary one for the sending."""
+    parent = identity.parent
+    # A worker may have been started in another working directory.
+    if parent is not None and not (config.run_dir is not None and config.run_dir.is_absolute()):
+        return Folder(Path(parent.folder), parent.passing)
     if config.run_dir is not None:
         return Folder((config.run_dir / identity.run_id).absolute(), passing=False)
     if config.sends:

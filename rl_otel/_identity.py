@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rl_otel._config import index, variable
+from rl_otel._inherited import Inherited, inherited
 from rl_otel._safety import say
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 DRIVER: Final = "driver"
 TRAINER: Final = "trainer"
 MONITOR: Final = "monitor"  # watches the GPUs of a node, and has no loop
+WORKER: Final = "worker"  # of some process of the run, which did not say what it is for
 
 #: Roles that serve the loop: one of them never owns a step's root, whatever rank it has among its own.
 SERVING: Final = frozenset({"generator", "env", "reward", MONITOR})
@@ -54,7 +56,8 @@ class Identity:
     local_size: int | None = None  # ranks on this node; None where the launcher does not say
     node: int | None = None  # this node among those of the run; the same
     nodes: int | None = None
-    child: bool = False  # of a process that has the same rank
+    child: bool = False  # of a process of the run; of others like it no rank tells it apart
+    parent: Inherited | None = None  # the run that it was left, where it records that one
 
     @property
     def serves(self) -> bool:
@@ -68,8 +71,9 @@ class Identity:
 
 def identify(config: Config) -> Identity:
     """Return who this process is."""
-    place = _place()
-    shared = config.run_id or _elastic() or _slurm() or _launcher(place)
+    place, host = _place(), socket.gethostname()
+    left = inherited(host)
+    shared = config.run_id or _elastic() or _slurm() or (left.run_id if left is not None else _launcher(place))
     if not shared and place.world_size > 1:
         say(
             "run id",
@@ -77,22 +81,28 @@ def identify(config: Config) -> Identity:
             "same text in all of them",
             place.world_size,
         )
-    role = config.role or (TRAINER if place.world_size > 1 else DRIVER)
+    run_id = clean(shared or _own())
+    parent = left if left is not None and left.run_id == run_id else None
+    # A worker of a rank has that one's variables; a rank that some driver has started has its own.
+    works = parent is not None and (place.rank, place.world_size) in ((0, 1), (parent.rank, parent.world_size))
+    role = config.role or (WORKER if works else TRAINER if place.world_size > 1 else DRIVER)
     return Identity(
-        run_id=clean(shared or _own()),
-        restart=_restart() if config.restart is None else config.restart,
+        run_id=run_id,
+        restart=_restart(parent) if config.restart is None else config.restart,
         rank=place.rank,
         world_size=place.world_size,
         local_rank=place.local_rank,
         role=role,
-        host=socket.gethostname(),
+        host=host,
         pid=os.getpid(),
         instance=str(uuid.uuid4()),
-        owns_root=place.rank == 0 and role not in SERVING,
+        owns_root=place.rank == 0 and role not in SERVING and parent is None,
         shared=shared is not None,
         local_size=place.local_size,
         node=place.node,
         nodes=place.nodes,
+        child=parent is not None,
+        parent=parent,
     )
 
 
@@ -194,7 +204,9 @@ def _own() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
-def _restart() -> int:
+def _restart(parent: Inherited | None) -> int:
+    if parent is not None:
+        return parent.restart
     elastic, requeued = index("TORCHELASTIC_RESTART_COUNT"), index("SLURM_RESTART_COUNT") or 0
     return requeued if elastic is None else elastic + requeued * _REQUEUE
 

@@ -27,6 +27,7 @@ from rl_otel._config import Config
 from rl_otel._folder import Folder, earlier_restarts, resource_of, run_folder
 from rl_otel._gpu import Gpu
 from rl_otel._identity import Identity, identify
+from rl_otel._inherited import Left, left_by
 from rl_otel._journal import Writer
 from rl_otel._keeper import Keeper
 from rl_otel._late import Late, Put
@@ -43,6 +44,7 @@ from rl_otel._timeline import InFlight, Open, Timelines
 _LATE: Final = "rl_otel: what ended at exit, after rl_otel was shut down, is in %s and not sent; to send it: %s"
 
 active: Runtime | None = None
+begun = False  # whether this process has ever been configured
 _lock = threading.RLock()  # a signal handler may call shutdown()
 _away: list[Worker] = []  # while the host forks
 
@@ -80,6 +82,12 @@ class Runtime:
         self.meter = meter_of(self, outlets.metrics)
         self.measure = self.meter.calls.take if self.meter is not None else None  # a call that has ended
         self.register = Register(identity)
+        self._left: Left | None = None  # to processes that are started
+
+    def leave_to_children(self) -> None:
+        """Tell processes that are started from here on which run this is."""
+        folder = self.folder
+        self._left = Left(left_by(self.config, self.identity, folder.path, passing=folder.passing, time=self.began))
 
     def _first_record(self) -> _record.Process:
         """Return what a journal begins with. Asked for with the first span: who records nothing starts no thread."""
@@ -174,6 +182,8 @@ class Runtime:
     def close(self, timeout: float) -> Delivery:
         """Deliver what can be delivered in `timeout` seconds, print the summary, stop all threads."""
         deadline = time.monotonic() + timeout
+        if self._left is not None:
+            self._left.take_back()
         if self.meter is not None:
             self.meter.finish(timeout)
         self.keeper.stop()
@@ -275,7 +285,7 @@ class Runtime:
 
 def configure(outlets: Outlets, config: Config) -> Runtime | None:
     """Make a runtime of `config` the active one, and return it; None where there is one already."""
-    global active
+    global active, begun
     with _lock:
         if active is not None:
             if config != active.config:
@@ -283,7 +293,8 @@ def configure(outlets: Outlets, config: Config) -> Runtime | None:
             return None
         identity = identify(config)
         folder = run_folder(config, identity)
-        active = Runtime(config, _counted(config, identity, folder), folder, outlets)
+        active, begun = Runtime(config, _counted(config, identity, folder), folder, outlets), True
+        active.leave_to_children()
         active.folder.remove_old()
         return active
 
@@ -334,6 +345,8 @@ def _bounded(timeout: Any) -> float:
 def _counted(config: Config, identity: Identity, folder: Folder) -> Identity:
     # A launcher counts restarts; a process alone looks for its earlier attempts, else ids of steps would repeat.
     if config.restart is not None or config.run_id is None or identity.world_size > 1 or identity.restart:
+        return identity
+    if identity.parent is not None:
         return identity
     return dataclasses.replace(identity, restart=earlier_restarts(folder.path, identity))
 

@@ -6,18 +6,20 @@ side. W3C Trace Context is the format; `docs/processes.md` shows what to write a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, NamedTuple
 
 from rl_otel import _runtime
 from rl_otel._carrier import BAGGAGE, PARENT, STATE, Origin, bagged, read, written
+from rl_otel._inherited import VARIABLE
 from rl_otel._safety import swallow
 from rl_otel._spans.handed import here
 from rl_otel._spans.remote import Remote
 
-__all__ = ["executor", "extract", "inject", "use"]
+__all__ = ["environ", "executor", "extract", "inject", "use"]
 
 use = Remote
 
@@ -60,6 +62,19 @@ def extract(carrier: Any) -> Origin | None:
         carrier: a mapping, or pairs of names and values as in ASGI; names in any case, text or bytes.
     """
     return read(carrier)
+
+
+def environ(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for a program that is started here and now: `TRACEPARENT` and `TRACESTATE` are in it.
+
+    The program's own side is `with rl_otel.context.use(os.environ):`.
+
+    Args:
+        base: what it has besides; default: the environment of this process.
+    """
+    left = {VARIABLE: told} if (told := os.environ.get(VARIABLE)) else {}
+    carrier = inject()
+    return {**left, **(os.environ if base is None else base), **{key.upper(): carrier[key] for key in carrier}}
 
 
 def executor(pool: Executor) -> Executor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from rl_otel import _record, semconv
 from rl_otel._budget import Measure
 from rl_otel._folder import Folder, first_record
 from rl_otel._journal import Cursor, Lock, base_of, journals, segment_path, segments
-from rl_otel._life import lives
+from rl_otel._life import is_here, lives
 from rl_otel._ship.courier import Courier, Outlet
 from rl_otel._ship.notes import Notes
 from rl_otel._ship.plan import Plan
@@ -114,16 +113,30 @@ class Orphans:
         self._own = own
         self._outlet = outlet
         self._pause = pause
+        self._over: set[Path] = set()  # of which nothing is left to be sent, or not by us
+
+    def waiting(self) -> bool:
+        """Whether there is any."""
+        return next(self._found(), None) is not None
 
     def batches(self) -> Iterator[bool]:
         """Deliver what they have left, a batch for each item."""
-        for base in sorted({base_of(path) for path in journals(self._folder.path)} - {self._own}):
-            process = _orphan(base)
-            if process is None:
-                continue
+        for base, process in self._found():
             with locked(base) as ours:
                 if ours:
                     yield from self._deliver(base, process)
+
+    def _found(self) -> Iterator[tuple[Path, _record.Process]]:
+        """Yield the processes that are gone and have something to be sent."""
+        for base in sorted({base_of(path) for path in journals(self._folder.path)} - {self._own} - self._over):
+            written = segments(base)
+            process = first_record(segment_path(base, written[0])) if written else None
+            if process is None:
+                continue  # it has just begun, or is gone by now
+            if not is_here(process) or process.format > _record.FORMAT or Notes(base).tells_all():
+                self._over.add(base)
+            elif _is_gone(process):
+                yield base, process
 
     def _deliver(self, base: Path, process: _record.Process) -> Iterator[bool]:
         replay = Replay(base, process, self._outlet, self._pause)
@@ -137,18 +150,9 @@ class Orphans:
             self._folder.remove(base)
 
 
-def _orphan(base: Path) -> _record.Process | None:
-    """Return who wrote a journal, if that is to be delivered by somebody else."""
-    written = segments(base)
-    if not written or Notes(base).tells_all():
-        return None
-    process = first_record(segment_path(base, written[0]))
-    if process is None or process.format > _record.FORMAT:
-        return None
-    here = process.resource.get(semconv.HOST_NAME) == socket.gethostname()
+def _is_gone(process: _record.Process) -> bool:
     # Of an earlier `configure()` in this process: it has closed its journal, and let go of the lock.
-    earlier = process.resource.get(semconv.PROCESS_PID) == os.getpid()
-    return process if here and (earlier or not lives(process)) else None
+    return process.resource.get(semconv.PROCESS_PID) == os.getpid() or not lives(process)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from rl_otel._thread import Worker
 
 _AT_A_TIME: Final = 8  # batches of other processes between two looks at our own journal
 _TRIM: Final = 5.0  # s between two looks at the disk
+_ORPHANS: Final = 30.0  # s between two looks for journals whose processes have gone
 
 
 @dataclass
@@ -83,6 +84,7 @@ class Shipper:
         self._orphans = Orphans(folder, cursor.base, outlet, self._pause_if_last)
         self._inherited: Iterator[bool] | None = self._orphans.batches()
         self._looked_again = False  # for orphans, at last
+        self._asked = time.monotonic()  # when they were looked for
         self._changed = threading.Condition()
         self._hurry = self._last = self._done = self._stopped = False
         self.worker = Worker("rl_otel ship", self._run, self._wake)
@@ -99,7 +101,7 @@ class Shipper:
 
         `last` where no more will come: then all is decided, and what other processes left is delivered as well.
         """
-        if ended:
+        if ended or (last and self._orphans.waiting()):
             self.start()
         deadline = time.monotonic() + max(timeout, 0.0)
         with self._changed:
@@ -187,6 +189,8 @@ class Shipper:
         if last and not self._looked_again:
             self._inherited = self._orphans.batches()
             self._looked_again = True
+        elif self._inherited is None and time.monotonic() - self._asked > _ORPHANS:
+            self._asked, self._inherited = time.monotonic(), self._orphans.batches()
         rounds = 0
         while self._inherited is not None and not self._stopped and (last or rounds < _AT_A_TIME):
             rounds += 1

@@ -10,6 +10,7 @@ from opentelemetry.trace import TraceState
 from rl_otel import _record, _runtime, semconv
 from rl_otel._carrier import Origin, read
 from rl_otel._clock import now
+from rl_otel._configure import begin_as_told
 from rl_otel._safety import swallow
 from rl_otel._spans import ambient, misuse
 from rl_otel._spans.gather import Books, Gathering
@@ -106,7 +107,7 @@ class Remote(Span):
         return trace.SpanContext(context.trace_id, context.span_id, True, context.trace_flags, state)
 
     def _become(self, origin: Origin) -> None:
-        runtime = _runtime.active
+        runtime = _runtime.active or (begin_as_told() if origin.kind else None)
         self.origin = origin
         self.name, self.mode, self._attributes = origin.kind, origin.mode, {}
         self._trace, self._span, self._flags = origin.trace, origin.span, _record.SAMPLED if origin.sampled else 0
