@@ -158,6 +158,13 @@ CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 
+# --- what inference servers say of a request, in s (vLLM, SGLang) -----------------------------------------------------
+LATENCY: Final = "gen_ai.latency."
+LATENCY_QUEUE: Final = "gen_ai.latency.time_in_queue"
+LATENCY_PREFILL: Final = "gen_ai.latency.time_in_model_prefill"
+LATENCY_DECODE: Final = "gen_ai.latency.time_in_model_decode"
+LATENCY_FIRST_TOKEN: Final = "gen_ai.latency.time_to_first_token"
+
 # --- env.step, env.reset ----------------------------------------------------------------------------------------------
 ENVIRONMENT_NAME: Final = "rl.environment.name"
 ENV_REWARD: Final = "rl.env.reward"

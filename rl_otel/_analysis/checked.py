@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rl_otel import semconv
+from rl_otel._figures import NANO, STAGES
 from rl_otel._record import Attributes
 
 _LONGEST: Final = 1e9  # s: what claims to have taken longer is no duration
@@ -64,6 +65,7 @@ _BY_CHECK: Final = {
     _rate: (semconv.SYNC_RATE,),
     _duration: (
         semconv.GPU_DURATION, semconv.SYNC_PAUSED,
+        semconv.LATENCY_QUEUE, semconv.LATENCY_PREFILL, semconv.LATENCY_DECODE, semconv.LATENCY_FIRST_TOKEN,
         *(semconv.TRAJECTORY_PART.format(part=part) for part in (*semconv.PARTS, semconv.OTHER)),
     ),
     _flag: (semconv.TRAJECTORY_CONTINUES,),
@@ -86,3 +88,9 @@ def checked(attributes: Attributes) -> Attributes:
         elif not check(value):
             wrong.append(name)
     return {name: value for name, value in attributes.items() if name not in wrong} if wrong else attributes
+
+
+def stages_of(attributes: Attributes) -> dict[str, int]:
+    """Return what an inference server says of a request, in ns by stage."""
+    known = checked(attributes)
+    return {stage: round(known[name] * NANO) for stage, name in STAGES.items() if name in known}

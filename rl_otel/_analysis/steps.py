@@ -14,7 +14,7 @@ from rl_otel._analysis.clocks import Clocks
 from rl_otel._analysis.heads import look
 from rl_otel._analysis.trace import GATHERS, Played, Playing, Trace
 from rl_otel._journal import decoded
-from rl_otel._read import Names, Run, Source
+from rl_otel._read import Also, Names, Run, Source
 
 _GRACE = 5_000_000_000  # ns for which a step that has ended is held: writers send late values until then
 _HELD = 2  # and at least so many steps, for clocks of hosts differ
@@ -27,8 +27,9 @@ class StepReport:
     Where detail was asked for also `trajectories`, `calls`, its generate and env spans, `phases`, and `parts`, those of
     its weight syncs.
 
-    `roles` is what other timelines did meanwhile, `again` where an attempt before had ended it as well, `names` what
-    the processes are called.
+    `serving` is what inference servers say of its generate calls, with detail `served` the same by trajectory. `roles`
+    is what other timelines did meanwhile, `again` where an attempt before had ended it as well, `names` what the
+    processes are called.
     """
 
     figures: _figures.StepFigures
@@ -40,6 +41,8 @@ class StepReport:
     phases: list[_record.End]
     parts: list[_record.End]
     names: Names
+    serving: _figures.Serving | None
+    served: dict[bytes, list[_figures.Request]]
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,10 @@ class Analysis:
     Args:
         run: What to read.
         detail: The step whose generate and env spans are kept.
+        also: What other services recorded in its traces.
     """
 
-    def __init__(self, run: Run, detail: int | None = None) -> None:
+    def __init__(self, run: Run, detail: int | None = None, also: Also | None = None) -> None:
         self.figures: _figures.RunFigures | None = None
         self.numbers: tuple[int, int] | None = None  # the lowest and the highest step that has ended
         self.unfinished: list[Unfinished] = []
@@ -67,6 +71,7 @@ class Analysis:
         self.clocks = Clocks(run.sources)
         self.names = Names(run.sources)
         self._run = run
+        self._also = also or Also((), [])
         self._detail = detail
         self._traces: dict[bytes, Trace] = {}
         self._closing: deque[bytes] = deque()
@@ -166,6 +171,7 @@ class Analysis:
             return None
         detail = self._detail is not None and attributes.get(semconv.STEP_INDEX) == self._detail
         trace = self._traces[record.trace] = Trace(detail=detail, clocks=self.clocks.differ)
+        trace.beneath(self._also.of(record.trace))
         return trace
 
     def _amend(self, record: _record.Late) -> None:
@@ -229,8 +235,19 @@ class Analysis:
         self.numbers = min(lowest, index), max(highest, index)
         phases = [record for _, record in trace.phases] if trace.detail else []
         roles = _figures.roles([*trace.elsewhere(), *beside], figures.start, figures.end)
+        served = list(trace.served())
         yield StepReport(
-            figures, root, first < last, roles, trace.detailed(), trace.calls, phases, trace.parts, self.names
+            figures=figures,
+            root=root,
+            again=first < last,
+            roles=roles,
+            trajectories=trace.detailed(),
+            calls=trace.calls,
+            phases=phases,
+            parts=trace.parts,
+            names=self.names,
+            serving=_figures.serving(request for _, request in served),
+            served=_by_trajectory(served) if trace.detail else {},
         )
 
     def _forget(self, trace_id: bytes) -> None:
@@ -254,6 +271,13 @@ class Analysis:
                     record.attributes = checked(record.attributes)
                 self.unfinished.append(Unfinished(trace.index, trace))
         self.unfinished.sort(key=lambda each: (each.index is None, each.index or 0))
+
+
+def _by_trajectory(served: list[tuple[bytes, _figures.Request]]) -> dict[bytes, list[_figures.Request]]:
+    by: dict[bytes, list[_figures.Request]] = {}
+    for trajectory, request in served:
+        by.setdefault(trajectory, []).append(request)
+    return by
 
 
 def _attempts(run: Run) -> dict[int, tuple[int, int]]:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rl_otel import _figures, _record, semconv
+from rl_otel._analysis.checked import stages_of
 from rl_otel._analysis.clocks import Visit, Visits
-from rl_otel._read import Source
+from rl_otel._read import Source, Theirs
 
 GATHERS = (semconv.ROLLOUT, semconv.EVAL)
 _SKEW = 1_000_000_000  # ns by which a trajectory of another process may outlive its step
@@ -65,6 +66,7 @@ class Trace:
         self._spans: dict[bytes, Span] = {}
         self.wanted: set[bytes] = set()  # spans that something counted is inside of, and that have not come yet
         self._direct: dict[bytes, _figures.Direct] = {}
+        self._theirs: list[Theirs] = []
         self._visits = Visits() if clocks else None
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -107,6 +109,13 @@ class Trace:
         """Take another library's span, which may stand between two of ours."""
         if record.span in self.wanted:
             self._know(None, record, record.end)
+
+    def beneath(self, spans: Iterable[Theirs]) -> None:
+        """Take what other services recorded in it; most of that comes before the call that it is beneath of."""
+        self._theirs = list({span.span: span for span in spans}.values())  # one that was sent again comes twice
+        for span in self._theirs:
+            self._spans[span.span] = Span(None, span.name, span.parent, 0, 0)
+        self.wanted |= {span.parent for span in self._theirs if span.parent not in self._spans}
 
     def _place(self, source: Source, record: _record.Start | _record.End) -> None:
         index = record.attributes.get(semconv.STEP_INDEX)
@@ -178,6 +187,14 @@ class Trace:
             (source, phase, phase.attributes.get(semconv.ROLE, source.role)) for source, phase in self._figured_phases()
         )
         return [(source.name, _of_role(phase, other)) for source, phase, other in roles if other != role]
+
+    def served(self) -> Iterator[tuple[bytes, _figures.Request]]:
+        """Yield the requests that servers tell of, but for evaluation, each with its trajectory, if any."""
+        for span in self._theirs:
+            stages = stages_of(span.attributes)
+            around = {self._name(above): above for above in reversed(list(self._above(span.parent)))}
+            if stages and semconv.GENERATE in around and semconv.EVAL not in around:
+                yield around.get(semconv.TRAJECTORY, b""), _figures.Request(around[semconv.GENERATE], stages)
 
     def outside(self) -> tuple[_figures.Phase, _figures.Rollout | None] | None:
         """Return the phase that is the root of this trace, with its trajectories if it evaluates; else None."""
@@ -264,6 +281,7 @@ class Trace:
         self.closed = True
         self.phases, self.trajectories, self.calls, self.parts = [], [], [], []
         self._direct.clear()
+        self._theirs = []
         self._visits = None
 
     # --- what is open -------------------------------------------------------------------------------------------------

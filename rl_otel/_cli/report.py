@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rl_otel._analysis import Analysis
 from rl_otel._cli.common import add_verb, chosen_run, complain, seldom_collected
-from rl_otel._read import Run
+from rl_otel._read import Also, Run
 from rl_otel._render import detail_lines, missing_lines, open_lines, open_summary, outside_lines, table_lines
 from rl_otel._table import run_lines
 from rl_otel._terminal import Terminal, command
@@ -40,18 +40,29 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("--step", metavar="N", type=int, help="one step, its slowest trajectories and what is open")
+    parser.add_argument(
+        "--also",
+        metavar="FILE.jsonl",
+        type=Path,
+        action="append",
+        default=[],
+        help="spans of inference servers, as a collector's file exporter wrote them (may be given several times)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Report on a run and return the exit code."""
     recorded = Run(chosen_run("report", arguments.folder))
-    analysis = Analysis(recorded, arguments.step)
+    also = Also(arguments.also, recorded.problems)
+    analysis = Analysis(recorded, arguments.step, also)
     terminal = Terminal(sys.stdout)
     with seldom_collected():
         if arguments.step is None:
             shown = _all_steps(analysis, terminal, recorded.folder)
         else:
             shown = _one_step(analysis, terminal, arguments.step)
+    if arguments.also and also.strange:
+        recorded.problems.append(f"{also.strange} spans of other traces than those of this run's steps are left out")
     for problem in (*recorded.problems, *missing_lines(analysis, recorded)):
         complain("report", problem)
     if not shown:

@@ -10,21 +10,26 @@ from rl_otel._figures.gpu import Memory
 from rl_otel._figures.roles import Done, Elsewhere, Role, roles
 from rl_otel._figures.rollout import Direct, Rollout, Spread, dropped_of, rollout, rollout_attributes
 from rl_otel._figures.run import Cumulated, RunFigures, run
+from rl_otel._figures.serving import STAGES, Request, Serving, serving
 from rl_otel._figures.staleness import Staleness, joined_staleness, staleness_attributes, staleness_of
 from rl_otel._figures.step import Phase, Row, StepFigures, step, summary
-from rl_otel._figures.trajectory import Trajectory, trajectory_attributes, trajectory_of
+from rl_otel._figures.trajectory import NANO, Trajectory, trajectory_attributes, trajectory_of
 
 __all__ = [
+    "NANO",
+    "STAGES",
     "Cumulated",
     "Direct",
     "Done",
     "Elsewhere",
     "Memory",
     "Phase",
+    "Request",
     "Role",
     "Rollout",
     "Row",
     "RunFigures",
+    "Serving",
     "Spread",
     "Staleness",
     "StepFigures",
@@ -35,6 +40,7 @@ __all__ = [
     "rollout",
     "rollout_attributes",
     "run",
+    "serving",
     "staleness_attributes",
     "staleness_of",
     "step",

@@ -8,6 +8,7 @@ from rl_otel import semconv
 from rl_otel._analysis import Played, StepReport
 from rl_otel._figures import Trajectory
 from rl_otel._record import End
+from rl_otel._render.serving import served_lines
 from rl_otel._render.words import described, recorded
 from rl_otel._split import union
 from rl_otel._table import FAILED, LONGEST_ID, WIDTH, counted, cut, scaled, short, wrapped
@@ -27,7 +28,7 @@ def slowest_lines(report: StepReport) -> list[str]:
     played = {each.record.span: each for each in report.trajectories}
     lines = ["  Slowest trajectories:"]
     for trajectory in rollout.slowest:
-        lines += _trajectory_lines(played[trajectory.span], report)
+        lines += _trajectory_lines(played[trajectory.span], report) + served_lines(trajectory.span, report)
         lines += _turn_lines([call for call in report.calls if call.parent == trajectory.span])
     return lines + _failed_lines(report, {trajectory.span for trajectory in rollout.slowest})
 

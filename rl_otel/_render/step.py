@@ -8,6 +8,7 @@ from rl_otel import semconv
 from rl_otel._analysis import StepReport
 from rl_otel._render.phases import phase_lines, utilization_lines
 from rl_otel._render.roles import role_lines
+from rl_otel._render.serving import serving_lines
 from rl_otel._render.slowest import slowest_lines
 from rl_otel._render.words import recorded
 from rl_otel._split import percentile
@@ -19,7 +20,7 @@ _SHOWN = frozenset({semconv.LOSS, semconv.REWARD_MEAN, semconv.SAMPLES})
 def table_lines(report: StepReport) -> list[str]:
     """Return a step's table, as the run printed it, what other roles did, and whether it was done more than once."""
     again = ["  (done again after a restart)"] if report.again else []
-    return step_lines(report.figures) + role_lines(report) + again
+    return step_lines(report.figures) + serving_lines(report) + role_lines(report) + again
 
 
 def detail_lines(report: StepReport) -> list[str]:
