@@ -122,8 +122,8 @@ def test_what_other_roles_did_meanwhile_is_told_apart(capsys: pytest.CaptureFixt
         "  train:              6.00s",
         "  other:              4.00s",
         "  total:             10.00s",
-        "  meanwhile generator (3 processes): wait for buffer_full 8.0s, rollout 2.0s,",
-        "    peak mem 3.00 GiB",
+        "  generator waited: buffer_full 8.0s",
+        "  meanwhile generator (3 processes): rollout 2.0s, peak mem 3.00 GiB",
         "  meanwhile reward: reward 1.0s",
     ]
     second = lines.index("Step   1")
@@ -141,7 +141,7 @@ def test_a_phase_of_another_role_that_has_not_ended_counts_until_the_step_ends(
     generator = process("g", "generator", 2)
     generator.trace = "alone"
     generator.start("wait", 14, "w", **{semconv.WAIT_REASON: "weight_sync"})
-    assert "  meanwhile generator: wait for weight_sync 6.0s" in reported(capsys, str(RUN))[1]
+    assert "  generator waited: weight_sync 6.0s" in reported(capsys, str(RUN))[1]
 
 
 # --- clocks ---

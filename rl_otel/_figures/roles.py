@@ -20,7 +20,6 @@ class Done:
     """A phase of a role, by how long its processes were in it, in ns: the median one, and that which was longest."""
 
     name: str
-    reason: str | None  # of a wait
     median: int
     max: int
 
@@ -36,10 +35,13 @@ class Role:
 
 
 def roles(elsewhere: Iterable[Elsewhere], start: int, end: int) -> tuple[Role, ...]:
-    """Return what each role did between `start` and `end`; phases inside another one are left to that."""
+    """Return what each role did between `start` and `end`, but for waits, which are told with whom they waited for.
+
+    Phases inside another one are left to that.
+    """
     by_role: dict[str, list[Elsewhere]] = {}
     for process, phase in elsewhere:
-        if phase.start < end and phase.end > start:
+        if phase.start < end and phase.end > start and phase.name != semconv.WAIT:
             by_role.setdefault(str(phase.attributes.get(semconv.ROLE, "")), []).append((process, phase))
     return tuple(_role(name, found, start, end) for name, found in sorted(by_role.items()))
 
@@ -47,18 +49,17 @@ def roles(elsewhere: Iterable[Elsewhere], start: int, end: int) -> tuple[Role, .
 def _role(name: str, found: list[Elsewhere], start: int, end: int) -> Role:
     processes = {process for process, _ in found}
     spans = {phase.span for _, phase in found}
-    times: dict[tuple[str, str | None], dict[str, list[tuple[int, int]]]] = {}
+    times: dict[str, dict[str, list[tuple[int, int]]]] = {}
     for process, phase in found:
         if phase.parent not in spans:
-            kind = phase.name, phase.attributes.get(semconv.WAIT_REASON)
             clipped = max(phase.start, start), min(phase.end, end)
-            times.setdefault(kind, {}).setdefault(process, []).append(clipped)
-    done = [_done(*kind, [union(each) for each in of.values()], len(processes)) for kind, of in times.items()]
+            times.setdefault(phase.name, {}).setdefault(process, []).append(clipped)
+    done = [_done(each, list(map(union, of.values())), len(processes)) for each, of in times.items()]
     done.sort(key=lambda each: -each.max)
     return Role(name, len(processes), tuple(done), memory(phase for _, phase in found))
 
 
-def _done(name: str, reason: str | None, times: list[int], processes: int) -> Done:
+def _done(name: str, times: list[int], processes: int) -> Done:
     # A process of the role that did not do it at all spent no time in it: here 0 is known.
     times += [0] * (processes - len(times))
-    return Done(name, reason, percentile(times, 0.5), max(times))
+    return Done(name, percentile(times, 0.5), max(times))

@@ -25,7 +25,6 @@ def _sentence(role: Role) -> str:
 
 
 def _done(done: Done, processes: int) -> str:
-    what = cut(done.name if done.reason is None else f"{done.name} for {done.reason}", _LONGEST)
     # Of several processes the median one, and that which was longest at it.
     longest = f"  max {short(done.max)}" if processes > 1 and short(done.max) != short(done.median) else ""
-    return f"{what} {short(done.median)}{longest}"
+    return f"{cut(done.name, _LONGEST)} {short(done.median)}{longest}"
