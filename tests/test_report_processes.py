@@ -15,7 +15,7 @@ from rl_otel import _record, semconv
 from rl_otel._analysis import Analysis, StepReport
 from rl_otel._read import Run
 from tests import process as real
-from tests.journal_maker import Maker, one_step
+from tests.journal_maker import BEGAN, Maker, S, one_step, span_of, trace_of
 from tests.reporting import exported, reported
 
 RUN = Path("runs/r")
@@ -350,3 +350,92 @@ def test_a_step_of_several_processes_is_exported_as_one_trace() -> None:
     assert len(processes["trajectory"]) == 3
     assert processes["trajectory"] == processes["generate"] == processes["env.step"]
     assert processes["trajectory"].isdisjoint(processes["step"])
+
+
+# --- what nothing trained on ---
+
+
+def consuming(trained: dict[int, list[str]], **more: Any) -> Maker:
+    """Write a trainer whose steps train on trajectories, each a trace of its own with a hundred tokens."""
+    trainer = process("trainer", "trainer", 1)
+    for index, ids in trained.items():
+        at = 10.0 * index
+        trainer.begin_step(index, at)
+        links = [link_to(id_, **more) for id_ in ids]
+        whole = _record.End(
+            trace_of(f"step {index}"), span_of(f"train {index}"), span_of(f"step {index}"), "train",
+            BEGAN + round(at * S), BEGAN + round((at + 5) * S), {semconv.PHASE: "train"}, links=links,
+        )  # fmt: skip
+        trainer.write(whole)
+        trainer.end("step", at, at + 9, f"step {index}")
+    return trainer
+
+
+def link_to(id_: str, **more: Any) -> _record.Link:
+    return _record.Link(trace_of(id_), span_of(id_), {semconv.TRAJECTORY_ID: id_, **more})
+
+
+def alone(maker: Maker, id_: str, end: float, tokens: int = 100, **more: Any) -> None:
+    """Append a trajectory that is a trace of its own."""
+    maker.trace = id_
+    maker.trajectory(id_, end - 1, end, "", **{semconv.TRAJECTORY_OUTPUT_TOKENS: tokens, **more})
+
+
+def wasted(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    lines = reported(capsys, str(RUN))[1]
+    return [line.strip() for line in lines if "never trained" in line]
+
+
+def test_tokens_that_nothing_trained_on_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Dropped, aborted and forgotten ones, but no evaluation, and none that was named before it was read."""
+    consuming({0: ["g/0"], 1: ["g/1", "late"], 2: []})
+    generator = process("generator", "generator", 2)
+    for number in range(3):
+        alone(generator, f"g/{number}", number + 1)
+    alone(generator, "aborted", 5, 30, **{semconv.TRAJECTORY_OUTCOME: "aborted"})
+    alone(generator, "eval", 6, 1000, **{semconv.MODE: "eval"})
+    alone(generator, "late", 40)
+    assert wasted(capsys) == ["Generated, never trained on: 2 of 5 trajectories, 130 of 430 tok out (30 %)"]
+
+
+def test_a_run_that_says_nothing_of_what_it_trains_on_wastes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a link nothing is known, however many steps there are."""
+    consuming({index: [] for index in range(40)})
+    alone(process("generator", "generator", 2), "g/0", 1)
+    assert wasted(capsys) == []
+
+
+def test_what_is_continued_is_trained_on_with_its_last_segment(capsys: pytest.CaptureFixture[str]) -> None:
+    """A trajectory over two weight updates counts once, with the tokens of all its segments."""
+    consuming({0: ["kept 2"], 1: []})
+    generator = process("generator", "generator", 2)
+    for id_ in ("kept", "lost"):
+        name = {semconv.TRAJECTORY_ID: id_}
+        alone(generator, f"{id_} 1", 1, 10, **name, **{semconv.TRAJECTORY_CONTINUES: True})
+        alone(generator, f"{id_} 2", 2, 20, **name, **{semconv.SEGMENT: 2})
+    assert wasted(capsys) == ["Generated, never trained on: 1 of 2 trajectories, 30 of 60 tok out (50 %)"]
+
+
+def test_a_link_that_stands_for_a_group_is_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Above a thousand links there is one a group; where it is for fewer than there are, nobody knows which."""
+    group = {semconv.GROUP_ID: "g", semconv.GROUP_TRAJECTORIES: 3}
+    consuming({0: ["g/0"], 1: []}, **group)
+    generator = process("generator", "generator", 2)
+    for number in range(3):
+        alone(generator, f"g/{number}", number + 1, **{semconv.GROUP_ID: "g"})
+    alone(generator, "h/0", 3)
+    assert wasted(capsys) == ["Generated, never trained on: 1 of 4 trajectories, 100 of 400 tok out (25 %)"]
+    alone(generator, "g/3", 4, **{semconv.GROUP_ID: "g"})
+    assert wasted(capsys) == []
+
+
+def test_a_trajectory_inside_another_is_trained_on_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The tokens of an agent that a tool call started belong to the trajectory that called it."""
+    consuming({0: ["outer"], 1: []})
+    generator = process("generator", "generator", 2)
+    generator.trace = "outer"
+    generator.start("trajectory", 0, "outer")
+    generator.trajectory("inner", 1, 2, "tool", **{semconv.TRAJECTORY_OUTPUT_TOKENS: 50})
+    generator.end("env.step", 1, 3, "tool", "outer")
+    alone(generator, "outer", 4)
+    assert wasted(capsys) == ["Generated, never trained on: 0 of 1 trajectory, 0 of 150 tok out (0 %)"]

@@ -56,6 +56,7 @@ _BY_CHECK: Final = {
         semconv.TRAJECTORY_TURNS, semconv.TRAJECTORY_INPUT_TOKENS, semconv.TRAJECTORY_OUTPUT_TOKENS,
         semconv.ROLLOUT_TRAJECTORIES, semconv.ROLLOUT_INPUT_TOKENS, semconv.ROLLOUT_OUTPUT_TOKENS,
         semconv.SYNC_BYTES, semconv.STALENESS_MIN, semconv.STALENESS_MAX, semconv.STALENESS_COUNT,
+        semconv.SEGMENT, semconv.ATTEMPT,
     ),
     _counts: (semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS),
     _number: (

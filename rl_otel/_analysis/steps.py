@@ -13,6 +13,7 @@ from rl_otel._analysis.checked import checked
 from rl_otel._analysis.clocks import Clocks
 from rl_otel._analysis.heads import look
 from rl_otel._analysis.trace import GATHERS, Played, Playing, Trace
+from rl_otel._analysis.waste import Waste
 from rl_otel._journal import decoded
 from rl_otel._read import Also, Names, Run, Source
 
@@ -69,6 +70,7 @@ class Analysis:
         self.rootless: set[int] = set()  # steps of which no journal has the beginning
         self.outside = array("q")  # ns that each trajectory took which no step and no evaluation has
         self.clocks = Clocks(run.sources)
+        self.waste = Waste()
         self.names = Names(run.sources)
         self._run = run
         self._also = also or Also((), [])
@@ -140,7 +142,10 @@ class Analysis:
         """Take a span that has ended; whether its trace has."""
         again = trace.root is not None  # a root that comes twice, as in a journal that somebody has copied
         trace.end(source, record)
+        self.waste.end(record)
         if trace.closed:
+            if record.name == semconv.TRAJECTORY:
+                self.waste.add(record, 0)
             if not trace.opened:
                 self._forget(record.trace)
             return False
@@ -151,6 +156,7 @@ class Analysis:
         if record.name == semconv.TRAJECTORY:
             if not record.attributes.get(semconv.TRAJECTORY_CONTINUES):
                 self.outside.append(record.end - record.start)
+            self._count_waste(trace)
             del self._traces[record.trace]  # a trace of its own
         else:
             self._closing.append(record.trace)
@@ -202,6 +208,7 @@ class Analysis:
             self._awaited.pop(record.span, None)
         if self.clocks.differ and trace.root is not None:
             self.clocks.settle(trace.root[0].host, trace.visits())
+        self._count_waste(trace)
         outside = trace.outside()
         if outside is not None:
             self._ended_outside(trace, *outside)
@@ -210,6 +217,10 @@ class Analysis:
         trace.close()
         if not trace.opened:
             self._forget(trace_id)
+
+    def _count_waste(self, trace: Trace) -> None:
+        for record, nested in trace.outermost():
+            self.waste.add(record, nested)
 
     def _ended_outside(self, trace: Trace, phase: _figures.Phase, evaluation: _figures.Rollout | None) -> None:
         if evaluation is None:
@@ -223,6 +234,7 @@ class Analysis:
         if trace.root is None or trace.index is None:
             return
         owner, root = trace.root
+        self.waste.step()
         beside = self._beside.during(root.start + owner.shift, root.end + owner.shift, self._traces.values())
         # What a rollout of another trace has gathered is none of this step's.
         figures = trace.step([phase for _, phase in beside if phase.name not in GATHERS])

@@ -60,6 +60,7 @@ class Trace:
         self.opened: dict[bytes, tuple[Source, _record.Start]] = {}
         self.phases: list[tuple[Source, _record.End]] = []
         self.trajectories: list[tuple[Source, _record.End]] = []
+        self.late: list[_record.End] = []  # trajectories that ended after what they belong to
         self.calls: list[_record.End] = []
         self.parts: list[_record.End] = []  # of weight syncs
         self.detail = detail
@@ -92,6 +93,7 @@ class Trace:
         self._know(source, record, record.end)
         attributes = record.attributes
         if semconv.LATE in attributes:
+            self.late += [record] if record.name == semconv.TRAJECTORY else []
             return  # it ended after what it belongs to, whose totals were closed
         if self._visits is not None:
             self._visits.add(source, record)
@@ -213,6 +215,21 @@ class Trace:
         """Return the trajectories that figures are made of, with their spans, where detail was asked for."""
         return list(self._played()) if self.detail else []
 
+    def outermost(self) -> Iterator[tuple[_record.End, int]]:
+        """Yield the trajectories that ended and are in no other one, with the tokens of those inside them."""
+        ended = [record for _, record in self.trajectories] + self.late
+        inside: dict[bytes, int] = {}
+        tops = {}
+        for record in ended:
+            around = [span for span in self._above(record.parent) if self._name(span) == semconv.TRAJECTORY]
+            if around:
+                tokens = record.attributes.get(semconv.TRAJECTORY_OUTPUT_TOKENS, 0)
+                inside[around[-1]] = inside.get(around[-1], 0) + tokens
+            else:
+                tops[record.span] = record
+        for span, record in tops.items():
+            yield record, inside.get(span, 0)
+
     def _figured_phases(self) -> list[tuple[Source, _figures.Phase]]:
         ended = {record.span for _, record in self.phases}
         directs = self._directs()
@@ -279,7 +296,7 @@ class Trace:
     def close(self) -> None:
         """Let go of all that the figures were made of."""
         self.closed = True
-        self.phases, self.trajectories, self.calls, self.parts = [], [], [], []
+        self.phases, self.trajectories, self.late, self.calls, self.parts = [], [], [], [], []
         self._direct.clear()
         self._theirs = []
         self._visits = None

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from rl_otel._analysis import Analysis
 from rl_otel._cli.common import add_verb, chosen_run, complain, seldom_collected
 from rl_otel._read import Also, Run
-from rl_otel._render import detail_lines, missing_lines, open_lines, open_summary, outside_lines, table_lines
+from rl_otel._render import (
+    detail_lines,
+    missing_lines,
+    open_lines,
+    open_summary,
+    outside_lines,
+    table_lines,
+    wasted_lines,
+)
 from rl_otel._table import run_lines
 from rl_otel._terminal import Terminal, command
 
@@ -76,7 +84,7 @@ def _all_steps(analysis: Analysis, terminal: Terminal, folder: Path) -> bool:
         terminal.write(table_lines(report))
         ended = True
     if analysis.figures is not None and ended:
-        terminal.write(run_lines(analysis.figures))
+        terminal.write([*run_lines(analysis.figures), *wasted_lines(analysis.waste.wasted())])
     terminal.write(outside_lines(analysis.outside))
     for unfinished in analysis.unfinished:
         terminal.write(open_summary(unfinished, folder))

@@ -14,6 +14,7 @@ from rl_otel._figures.serving import STAGES, Request, Serving, serving
 from rl_otel._figures.staleness import Staleness, joined_staleness, staleness_attributes, staleness_of
 from rl_otel._figures.step import Phase, Row, StepFigures, step, summary
 from rl_otel._figures.trajectory import NANO, Trajectory, trajectory_attributes, trajectory_of
+from rl_otel._figures.wasted import Wasted
 
 __all__ = [
     "NANO",
@@ -34,6 +35,7 @@ __all__ = [
     "Staleness",
     "StepFigures",
     "Trajectory",
+    "Wasted",
     "dropped_of",
     "joined_staleness",
     "roles",

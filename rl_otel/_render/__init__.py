@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from rl_otel._render.missing import missing_lines
 from rl_otel._render.openings import open_lines, open_summary
-from rl_otel._render.step import detail_lines, outside_lines, table_lines
+from rl_otel._render.step import detail_lines, outside_lines, table_lines, wasted_lines
 
-__all__ = ["detail_lines", "missing_lines", "open_lines", "open_summary", "outside_lines", "table_lines"]
+__all__ = [
+    "detail_lines",
+    "missing_lines",
+    "open_lines",
+    "open_summary",
+    "outside_lines",
+    "table_lines",
+    "wasted_lines",
+]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from rl_otel import semconv
 from rl_otel._analysis import StepReport
+from rl_otel._figures import Wasted
 from rl_otel._render.phases import phase_lines, utilization_lines
 from rl_otel._render.roles import role_lines
 from rl_otel._render.serving import serving_lines
 from rl_otel._render.slowest import slowest_lines
 from rl_otel._render.words import recorded
 from rl_otel._split import percentile
-from rl_otel._table import counted, short, step_lines, wrapped
+from rl_otel._table import counted, percent, scaled, short, step_lines, wrapped
 
 _SHOWN = frozenset({semconv.LOSS, semconv.REWARD_MEAN, semconv.SAMPLES})
 
@@ -38,3 +39,13 @@ def outside_lines(durations: Sequence[int]) -> list[str]:
         return []
     median, longest = short(percentile(durations, 0.5)), short(max(durations))
     return [f"{counted(len(durations), 'trajectory')} outside any step: p50 {median}  max {longest}"]
+
+
+def wasted_lines(wasted: Wasted | None) -> list[str]:
+    """Return a line on what was generated and never trained on, where that is known."""
+    if wasted is None:
+        return []
+    share = f" ({percent(wasted.tokens / wasted.of_tokens)})" if wasted.of_tokens else ""
+    tokens = f", {scaled(wasted.tokens)} of {scaled(wasted.of_tokens)} tok out{share}"
+    whole = counted(wasted.of_trajectories, "trajectory")
+    return wrapped(f"Generated, never trained on: {wasted.trajectories} of {whole}{tokens}")
