@@ -38,8 +38,11 @@ _OTHERS: Final = 512  # characters of other members that are passed on: what the
 _NAME: Final = 64  # characters of a phase's name
 
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
-_SYNC: Final = re.compile(r"([0-9a-f]{32})-([0-9a-f]{16})")
+_FIELDS: Final = re.compile(
+    r"1;k:([a-z_.]+)(;t:1)?(?:;f:([01]))?(?:;s:(-?[0-9]{1,18})(?:;n:([0-9]{1,9}))?)?(?:;m:(eval))?"
+    r"(?:;v:(-?[0-9]{1,18}))?(?:;w:([0-9a-f]{32})-([0-9a-f]{16}))?(?:;p:([A-Za-z0-9_.%~-]+))?(?:;[a-eg-jloqrux-z]:.*)?"
+)
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 
 _ignored: Final = count(1)
 
@@ -62,6 +65,11 @@ class Origin(NamedTuple):
     others: str = ""  # members of tracestate that are not ours
 
 
+_UNKNOWN: Final = tuple(Origin._field_defaults.values())[:-1]  # what is not told of a span that is not ours
+_STEP: Final = Origin._fields.index("step")
+_OTHERS_AT: Final = Origin._fields.index("others")
+
+
 class _Wrong(Exception):
     """What is wrong with a carrier."""
 
@@ -79,25 +87,27 @@ def written(origin: Origin) -> tuple[str, str]:
 
 
 def _fields(origin: Origin) -> str:
-    text = f"{_VERSION};k:{origin.kind}"
-    if origin.inside and origin.kind != semconv.TRAJECTORY:
-        text += ";t:1"
-    if origin.step is not None:
-        text += f";s:{origin.step}"
-        if origin.opening != 1:
-            text += f";n:{origin.opening}"
-    if origin.mode is not None:
-        text += f";m:{origin.mode}"
-    if origin.sampled is not origin.detail:
-        text += f";f:{origin.sampled:d}"
-    if origin.version is not None:
-        text += f";v:{origin.version}"
-    if origin.sync is not None:
-        text += f";w:{origin.sync[0].hex()}-{origin.sync[1].hex()}"
-    return f"{text};p:{_quoted(origin.phase)}" if origin.phase else text
+    inside = ";t:1" if origin.inside and origin.kind != semconv.TRAJECTORY else ""
+    differs = "" if origin.sampled is origin.detail else f";f:{origin.sampled:d}"
+    common = _common(origin[_STEP:_OTHERS_AT])
+    return f"{_VERSION};k:{origin.kind}{inside}{differs}{common}"
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
+def _common(fields: tuple[Any, ...]) -> str:
+    """Return the fields that all carriers of a step have alike: those of an origin from `step` on."""
+    step, opening, mode, version, sync, phase = fields
+    told = {
+        "s": step,
+        "n": opening if step is not None and opening != 1 else None,
+        "m": mode,
+        "v": version,
+        "w": None if sync is None else f"{sync[0].hex()}-{sync[1].hex()}",
+        "p": _quoted(phase) or None,
+    }
+    return "".join(f";{key}:{value}" for key, value in told.items() if value is not None)
+
+
 def _quoted(name: str) -> str:
     text = quote(name, safe="", errors="replace")
     return text if len(text) <= _NAME else semconv.OTHER
@@ -178,63 +188,45 @@ def _check(*values: str) -> None:
 
 
 def _origin(parent: str, state: str) -> Origin:
-    matched = _TRACEPARENT.fullmatch(parent.strip())
+    matched = _TRACEPARENT.fullmatch(parent) or _TRACEPARENT.fullmatch(parent.strip())
     if matched is None:
         raise _Wrong("its traceparent is torn")
     version, trace, span, flags, more = matched.groups()
     if version != "00" or more is not None:
         raise _Wrong("its traceparent is of another version")
-    sampled = bool(int(flags, 16) & 1)
-    origin = Origin(bytes.fromhex(trace), bytes.fromhex(span), sampled, sampled)
-    if not any(origin.trace) or not any(origin.span):
+    if trace == _NO_TRACE or span == _NO_SPAN:
         raise _Wrong("its ids are zero")
-    return _with_state(origin, state) if state else origin
+    detail = bool(int(flags, 16) & 1)
+    sampled, told = _told(state) if state else (None, ())
+    return Origin(bytes.fromhex(trace), bytes.fromhex(span), detail if sampled is None else sampled, detail, *told)
 
 
-def _with_state(origin: Origin, state: str) -> Origin:
+@lru_cache(maxsize=64)  # the carriers of a step differ in their ids, mostly
+def _told(state: str) -> tuple[bool | None, tuple[Any, ...]]:
+    """Return whether our spans are sampled, where that is told, and the fields of an origin from `kind` on."""
     members = [member.strip() for member in state.split(",")]
     ours = [member for member in members if member.startswith(f"{_MEMBER}=")]
     others = ",".join(member for member in members if member and member not in ours)
-    if len(others) <= _OTHERS:
-        origin = origin._replace(others=others)
     if len(ours) > 1:
         raise _Wrong("its tracestate has several members of rl_otel")
-    return _known(origin, ours[0].partition("=")[2]) if ours else origin
+    sampled, told = _fields_of(ours[0].partition("=")[2]) if ours else (None, _UNKNOWN)
+    return sampled, (*told, others if len(others) <= _OTHERS else "")
 
 
-def _known(origin: Origin, member: str) -> Origin:
-    """Return an origin with what our member tells of it."""
-    version, *pairs = member.split(";")
-    if version != _VERSION:
+def _fields_of(member: str) -> tuple[bool | None, tuple[Any, ...]]:
+    if member.partition(";")[0] != _VERSION:
         raise _Wrong("it was written by another version of rl_otel")
-    told = {key: value for key, _, value in (pair.partition(":") for pair in pairs)}
-    kind, mode = told.get("k", ""), told.get("m")
-    if kind not in _KINDS or mode not in (None, semconv.MODE_EVAL):
+    matched = _FIELDS.fullmatch(member)
+    if matched is None or matched[1] not in _KINDS:
         raise _Wrong("its member of rl_otel is torn")
-    return origin._replace(
-        kind=kind,
-        inside=kind == semconv.TRAJECTORY or "t" in told,
-        step=_integer(told.get("s")),
-        opening=_integer(told.get("n")) or 1,
-        mode=mode,
-        sampled=told["f"] == "1" if "f" in told else origin.detail,
-        version=_integer(told.get("v")),
-        sync=_sync(told.get("w")),
-        phase=unquote(told.get("p", ""))[:_NAME],
+    kind, inside, sampled, step, opening, mode, version, trace, span, phase = matched.groups()
+    return None if sampled is None else sampled == "1", (
+        kind,
+        kind == semconv.TRAJECTORY or inside is not None,
+        None if step is None else int(step),
+        int(opening or 1),
+        mode,
+        None if version is None else int(version),
+        None if trace is None else (bytes.fromhex(trace), bytes.fromhex(span)),
+        unquote(phase or "")[:_NAME],
     )
-
-
-def _integer(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if _INTEGER.fullmatch(text) is None:
-        raise _Wrong("its member of rl_otel is torn")
-    return int(text)
-
-
-def _sync(text: str | None) -> tuple[bytes, bytes] | None:
-    if text is None:
-        return None
-    if (matched := _SYNC.fullmatch(text)) is None:
-        raise _Wrong("its member of rl_otel is torn")
-    return bytes.fromhex(matched[1]), bytes.fromhex(matched[2])

@@ -17,13 +17,14 @@ from __future__ import annotations
 from rl_otel._ship.courier import Outlet, Verdict
 from rl_otel._ship.delivery import Delivery
 from rl_otel._ship.metrics_wire import MetricsWire
-from rl_otel._ship.plan import Plan
+from rl_otel._ship.plan import CALLS, Plan
 from rl_otel._ship.ready import Due, Ready
 from rl_otel._ship.shipper import Shipper, Tally
 from rl_otel._ship.target import metrics_target_of, target_of
 from rl_otel._ship.wire import Wire
 
 __all__ = [
+    "CALLS",
     "Delivery",
     "Due",
     "MetricsWire",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from rl_otel import _record
 from rl_otel._budget import Budget, Measure, Selector
 from rl_otel._otlp import Writer
 
+CALLS: Final = 2000  # of a step that servers may send spans of: those would be no part of any budget
 _ROOM: Final = 4_000_000  # bytes of spans as they are sent that are held in memory; of others only where they are
 
 
@@ -32,9 +34,10 @@ class Plan:
         """Return it as a journal has it."""
         return asdict(self)
 
-    def part_of(self, whole: int) -> int:
-        """Return of what all processes together may have of one trace what this one may, as of the budget."""
-        return max(whole * self.quota // max(self.budget, 1), 1 if self.quota else 0)
+    @cached_property
+    def calls(self) -> int:
+        """How many calls of a trace may ask servers for their spans: the same part of all as of its own spans."""
+        return max(CALLS * self.quota // max(self.budget, 1), 1 if self.quota else 0)
 
     def limits(self, measure: Measure) -> Budget:
         """Return how much of one trace goes."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rl_otel import _figures, semconv
 
 if TYPE_CHECKING:
+    from rl_otel._carrier import Origin
     from rl_otel._spans.consume import Consumed
     from rl_otel._spans.span import Span
 
@@ -22,6 +23,7 @@ class Gathering:
     def __init__(self, owner: str, around: Gathering | None) -> None:
         self.is_trajectory = owner == semconv.TRAJECTORY  # else its owner is a rollout or an eval
         self.counts_turns = self.is_trajectory
+        self.shown = True  # whether all detail in it is shown wherever there is room
         self.around = around
         self.ended = False
         self.children: list[tuple[str, int, int]] = []
@@ -84,6 +86,9 @@ class Books:
         self.training: Span | None = None
         self.ended = False
         self.handed = False  # to another process, from outside a trajectory: one that may play some of them
+        self.origin: Origin | None = None  # where another process has it, which handed it on
+        self.calls = count()  # that were handed to servers, and what else was
+        self.others = count()
         self._rollouts = count()
 
     def next_rollout(self) -> int | None:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from rl_otel import _runtime, semconv
-from rl_otel._budget import in_share
 from rl_otel._carrier import OWN_PHASE, Origin
+from rl_otel._ship import CALLS
 from rl_otel._spans import ambient
 from rl_otel._spans.remote import Remote
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
+    from rl_otel._spans.gather import Books
     from rl_otel._spans.span import Span
 
-CALLS: Final = 2000  # of a step that servers may send spans of: those would be no part of any budget
 _TRACES: Final = 256  # that are counted
 _NAMED: Final = frozenset({semconv.STEP, semconv.TRAJECTORY, *semconv.SERVICE_SUFFIX, *semconv.PHASES})
 
-_counters: OrderedDict[tuple[bytes, bool], Callable[[], int]] = OrderedDict()
+_counters: OrderedDict[tuple[bytes, bool], count[int]] = OrderedDict()
 
 
 def here() -> Origin | None:
@@ -43,68 +42,45 @@ def _theirs(foreign: SpanContext) -> Origin:
 
 def _ours(span: Span, foreign: SpanContext | None) -> Origin:
     """Return the origin that a span of ours is, or what another library has opened inside it."""
-    around, runtime = _around(span), _runtime.active
-    trace, own, flags = span.seen
-    gathering, books, remote = span.gathering, span.step, around.remote
+    gathering, books, runtime, name = span.gathering, span.step, _runtime.active, span.name
+    trace, own, sampled = span.ids
     inside = gathering is not None and gathering.is_trajectory
-    if books is not None and not inside:
-        books.handed = True
-    version, sync, phase = (None, None, "") if remote is None else (remote.version, remote.sync, remote.phase)
+    remote = books.origin if books is not None else _origin(span)
+    step, opening, version, sync, phase, others = None, 1, None, None, "", ""
+    if books is not None:
+        step, opening = books.index, books.opening
+        books.handed |= not inside
+    if remote is not None:
+        version, sync, phase, others = remote.version, remote.sync, remote.phase, remote.others
     if runtime is not None:
         version, sync = runtime.policy_version, runtime.policy_sync
         phase = runtime.phase or phase
-    others = remote.others if remote is not None else ""
     if foreign is not None:
         own, others = _ids(foreign)[1], foreign.trace_state.to_header() or others
-    return Origin(
-        trace,
-        own,
-        bool(flags),
-        bool(flags) and around.detail and _counted(trace, span.name),
-        span.name if span.name in _NAMED or not span.name else OWN_PHASE,
-        inside,
-        None if books is None else books.index,
-        1 if books is None else books.opening,
-        span.mode,
-        version,
-        sync,
-        phase,
-        others,
-    )
+    detail = sampled and (gathering is None or gathering.shown) and _counted(trace, books, name)
+    kind = name if name in _NAMED or not name else OWN_PHASE
+    return Origin(trace, own, sampled, detail, kind, inside, step, opening, span.mode, version, sync, phase, others)
 
 
-class _Around(NamedTuple):
-    """What is around a span within its trace."""
-
-    detail: bool  # whether the trajectory it is in, if any, is of the share that shows all its detail
-    remote: Origin | None  # where its trace comes from, where that is another process
-
-
-def _around(span: Span) -> _Around:
-    trace, trajectory, origin = span.seen.trace, b"", None
+def _origin(span: Span) -> Origin | None:
+    """Return where a span that is in no step comes from, where that is another process."""
     node: Span | None = span
-    while node is not None and node.seen.trace == trace:
-        if isinstance(node, Remote):
-            origin = node.origin
-            break
-        if node.name == semconv.TRAJECTORY:
-            trajectory = node.seen.span  # the outermost decides on the detail of all in it
-        node = ambient.beyond(node)
-    if origin is not None and origin.inside:
-        return _Around(origin.detail, origin)
-    return _Around(not trajectory or in_share(trajectory), origin)
+    while node is not None and not isinstance(node, Remote):
+        node = None if node.is_root else ambient.beyond(node)
+    return None if node is None else node.origin
 
 
-def _counted(trace: bytes, name: str) -> bool:
-    """Whether one more may be handed out of a trace with the wish for detail; calls and others apart."""
-    key = trace, name in semconv.SERVICE_SUFFIX
-    counter = _counters.get(key)
-    if counter is None:
-        counter = _counters.setdefault(key, count().__next__)
+def _counted(trace: bytes, books: Books | None, name: str) -> bool:
+    """Whether one more of a step, else of a trace, may be handed on with the wish for detail; calls apart."""
+    call = name in semconv.SERVICE_SUFFIX
+    if books is not None:
+        number = next(books.calls if call else books.others)
+    else:
+        number = next(_counters.setdefault((trace, call), count()))
         if len(_counters) > _TRACES:
             _counters.popitem(last=False)
     runtime = _runtime.active
-    return counter() < (CALLS if runtime is None else runtime.plan.part_of(CALLS))
+    return number < (CALLS if runtime is None else runtime.plan.calls)
 
 
 def _ids(context: SpanContext) -> tuple[bytes, bytes]:

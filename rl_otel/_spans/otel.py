@@ -48,6 +48,7 @@ class OtelSpan:
 
     _trace: bytes = b""
     _span: bytes = b""
+    _parent: bytes = b""
     _attributes: dict[str, Any]
     _flags: int = 0
     _extra: Extra | None = None
@@ -85,6 +86,16 @@ class OtelSpan:
     def span_id(self) -> str:
         """The span's id in hex; empty when nothing is traced."""
         return self._span.hex()
+
+    @property
+    def is_root(self) -> bool:
+        """Whether its trace begins with it."""
+        return not self._parent
+
+    @property
+    def ids(self) -> tuple[bytes, bytes, bool]:
+        """Its trace, its own id, and whether it is sampled."""
+        return self._trace, self._span, bool(self._flags & _record.SAMPLED)
 
     @property
     def seen(self) -> Seen:

@@ -37,11 +37,12 @@ class RemoteBooks(Books):
 
     Args:
         index: of the step.
-        opening: which opening of that step it is.
+        origin: what was handed on of it.
     """
 
-    def __init__(self, index: int, opening: int) -> None:
-        super().__init__(index, opening)
+    def __init__(self, index: int, origin: Origin) -> None:
+        super().__init__(index, origin.opening)
+        self.origin = origin
         self.phases, self.trajectories = _Dropping(), _Dropping()
 
     def next_rollout(self) -> None:
@@ -51,9 +52,9 @@ class RemoteBooks(Books):
 class RemoteGathering(Gathering):
     """What is around calls inside a trajectory of another process, where its turns are not known."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shown: bool) -> None:
         super().__init__(semconv.TRAJECTORY, None)
-        self.counts_turns = False
+        self.counts_turns, self.shown = False, shown
         self.children, self.versions, self.tokens = _Dropping(), _Dropping(), _Dropping()
         self.trajectories = _Dropping()
 
@@ -111,8 +112,8 @@ class Remote(Span):
         self.origin = origin
         self.name, self.mode, self._attributes = origin.kind, origin.mode, {}
         self._trace, self._span, self._flags = origin.trace, origin.span, _record.SAMPLED if origin.sampled else 0
-        self.step = None if origin.step is None else RemoteBooks(origin.step, origin.opening)
-        self.gathering = RemoteGathering() if origin.inside else None
+        self.step = None if origin.step is None else RemoteBooks(origin.step, origin)
+        self.gathering = RemoteGathering(shown=origin.detail) if origin.inside else None
         self.enclosing, self.began, self.finished = ambient.current(), now(), 0
         if runtime is not None:
             self._tell(runtime, origin)

@@ -57,7 +57,6 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     added = False  # recorded afterwards, by `add`
 
     _runtime: Runtime | None = None
-    _parent: bytes = b""
     _stopwatch: Stopwatch | None = None  # of the few whose cost is measured
 
     # --- for the host ------------------------------------------------------------------------------------------------

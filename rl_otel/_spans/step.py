@@ -111,6 +111,7 @@ class Step(Dropping):
         if isinstance(enclosing, Remote) and enclosing.seen.trace != trace:
             self._beneath(enclosing.get_span_context())
         self.step = Books(self.index, opening)
+        self.step.origin = joined.origin if joined is not None else None
         self._phases, self._trajectories = self.step.phases, self.step.trajectories
 
     def _joined(self, enclosing: Span | None) -> RemoteBooks | None:

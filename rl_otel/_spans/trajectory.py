@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rl_otel import _figures, _record, _split, _values, semconv
+from rl_otel._budget import in_share
 from rl_otel._metrics import events
 from rl_otel._register import Played
 from rl_otel._spans import misuse
@@ -87,6 +88,8 @@ class Trajectory(Parent):
             super()._settle_in(enclosing, runtime)
             runtime.register.remember(self.id, *self._counts(), (self._trace, self._span))
         self.gathering = Gathering(self.name, around)
+        inner = around is not None and around.is_trajectory and self._parent
+        self.gathering.shown = around.shown if around is not None and inner else in_share(self._span)
         self._identify()
         self._current_policy = runtime.policy_version
 
