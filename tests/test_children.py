@@ -176,6 +176,31 @@ def test_a_parent_that_records_nothing_delivers_all_the_same(receiver: Receiver)
     assert sorted(span.attributes["rl.environment.name"] for span in receiver.spans) == ["a", "b"]
 
 
+ACTOR = """
+        ways = multiprocessing.get_context("spawn")
+        tasks, results = ways.Queue(), ways.Queue()
+        actor = ways.Process(target=workers.act, args=(tasks, results))
+        actor.start()
+        for i in range(24):
+            with rl_otel.trajectory(i):
+                tasks.put((context.inject(), str(i)))
+        assert sorted(results.get() for _ in range(24)) == sorted(map(str, range(24)))
+        tasks.put(None)
+        actor.join()
+"""
+
+
+def test_an_actor_of_many_threads_serves_each_trajectory_in_its_place(receiver: Receiver) -> None:
+    """Tasks of a queue that four threads of another process take: each is recorded in the trajectory it came from."""
+    process.run(HEAD + ACTOR + TAIL, receiver.http)
+    traces = Traces(Path("runs/r1"))
+    assert len({span.trace_id for span in traces.spans}) == 1
+    assert len(traces.all("trajectory")) == 24
+    for trajectory in traces.all("trajectory"):
+        [child] = trajectory.children
+        assert child.attributes["rl.environment.name"] == trajectory.attributes["rl.trajectory.id"]
+
+
 LIVES_ON = """
     import os, subprocess, sys
     import rl_otel

@@ -28,10 +28,11 @@ pytestmark = [needs.gcc, needs.pynvml]
 
 __all__ = ["nvml"]
 
-#: Watches all GPUs of the node, and answers each line with the time in each phase and the devices it tells of.
+#: Watches all GPUs of the node, enters the carrier of each line that has one, and answers with the time in each phase and
+#: the devices it tells of.
 WATCHER = """
     import json, sys
-    from rl_otel import _configure, _runtime
+    from rl_otel import _configure, _runtime, context
     from rl_otel._config import Config
     from rl_otel._gpu import sampler
 
@@ -39,6 +40,8 @@ WATCHER = """
     _configure.begin(Config.load(gpu_all=True, role="generator", run_id=sys.argv[1], run_dir="engine"))
     gpu = _runtime.active.gpu
     for line in sys.stdin:
+        with context.use(json.loads(line) if line.strip() else None):
+            pass
         times = {time.phase: time.sampled for time in gpu.times() if time.role == "generator"}
         print(json.dumps([times, sorted(reading.hw_id for reading in gpu.readings())]), flush=True)
 """
@@ -63,11 +66,11 @@ class Watcher:
         self.times: dict[str, float] = {}  # s, by phase
         self.devices: list[str] = []
 
-    def ask(self) -> Watcher:
-        """Hear how things stand."""
+    def ask(self, carrier: object = "") -> Watcher:
+        """Hear how things stand, after a carrier if there is one."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{json.dumps(carrier) if carrier else ''}\n")
         self.process.stdin.flush()
         self.times, self.devices = json.loads(self.process.stdout.readline())
         return self
@@ -109,6 +112,20 @@ def test_phases_here_and_gpu_there(watch: Callable[[str], Watcher]) -> None:
         engine.goes_on_in("idle")
     engine.goes_on_in("unknown")
     assert set(engine.times) == {"unknown", "rollout", "other", "logprobs", "train", "idle"}
+
+
+def test_a_carrier_tells_the_phase_where_nobody_on_the_node_does(watch: Callable[[str], Watcher]) -> None:
+    """A GPU on another node than the driver's is in the phase that the last carrier told of."""
+    engine = watch("elsewhere")
+    engine.goes_on_in("unknown")
+    with capture(), rl_otel.step(0):
+        with rl_otel.rollout():
+            engine.ask(rl_otel.context.inject())
+        engine.goes_on_in("rollout")
+        with rl_otel.train():
+            engine.ask(rl_otel.context.inject())
+        engine.goes_on_in("train")
+    assert set(engine.times) == {"unknown", "rollout", "train"}
 
 
 def test_the_phase_of_another_run_is_not_ours(watch: Callable[[str], Watcher]) -> None:

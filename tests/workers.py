@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import rl_otel
@@ -29,6 +31,28 @@ def record_and_leave(carrier: Any, names: list[str], *, killed: bool = False) ->
     if killed:
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(0)
+
+
+def act(tasks: Any, results: Any) -> None:
+    """Serve the tasks of a queue in four threads, until there is none."""
+
+    def serve() -> None:
+        while task := tasks.get():
+            carrier, name = task
+            for each in _streamed(carrier, name):
+                results.put(each)
+        tasks.put(None)
+
+    threads = [threading.Thread(target=serve) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _streamed(carrier: Any, name: str) -> Iterator[str]:
+    with context.use(carrier), rl_otel.env_step(name):
+        yield name
 
 
 class Items:

@@ -52,6 +52,7 @@ class Gpu:
         self._last: dict[tuple[int, str], int] = {}
         self._has_phases = False
         self._over = False
+        self.elsewhere = ""  # the phase that the last carrier told of
 
     # --- phases -------------------------------------------------------------------------------------------------------
 
@@ -154,4 +155,4 @@ class Gpu:
         stepping = next((timeline.role for timeline in self._timelines if timeline.steps), None)
         if self._has_phases or stepping is not None:
             return semconv.IDLE if stepping is None else semconv.OTHER, stepping or self._role
-        return self._others.phase() or semconv.UNKNOWN, self._role
+        return self._others.phase() or self.elsewhere or semconv.UNKNOWN, self._role

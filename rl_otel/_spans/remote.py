@@ -119,6 +119,8 @@ class Remote(Span):
             self._tell(runtime, origin)
 
     def _tell(self, runtime: Runtime, origin: Origin) -> None:
+        if origin.phase:
+            runtime.gpu.elsewhere = origin.phase
         if origin.version is not None:
             runtime.learn(origin.version, origin.sync)
 
