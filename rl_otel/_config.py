@@ -208,14 +208,14 @@ class Config:
         return cls(**values, endpoint_exact=exact, metrics_endpoint_exact=metrics_exact)
 
     @classmethod
-    def inheriting(cls, left: Mapping[str, Any]) -> Config:
-        """Return the settings in force where nobody gives any: `left` counts where the environment is silent.
+    def inheriting(cls, left: Mapping[str, Any], given: Mapping[str, Any]) -> Config:
+        """Return the settings in force: `left` counts where neither an argument nor the environment says anything.
 
         Raises:
-            ValueError: what was left is wrong.
+            ValueError: an argument is wrong, or what was left.
         """
         silent = unset_knobs()
-        return cls.load(**{name: value for name, value in left.items() if name in silent})
+        return cls.load(**{**{name: value for name, value in left.items() if name in silent}, **given})
 
     @property
     def sends(self) -> bool:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from rl_otel import _metrics, _runtime
 from rl_otel._config import Config, check_names, variable
-from rl_otel._inherited import VARIABLE, inherited
+from rl_otel._identity import identify
+from rl_otel._inherited import VARIABLE, Inherited, inherited
 from rl_otel._runtime import Outlets, Runtime
 from rl_otel._safety import pass_on, say, say_once, swallow
 from rl_otel._send import Target, prepare, shown
@@ -23,6 +24,8 @@ _NOWHERE: Final = (
     "OTEL_METRICS_EXPORTER=none makes none"
 )
 
+#: Who gives one of these knows how to send.
+_WAYS_OUT: Final = frozenset({"endpoint", "exporter", "headers"})
 
 _heard: str | None = None  # what was left to this process, once that was looked at
 
@@ -66,7 +69,7 @@ def configure(
     config = Config.load(**given)
     if endpoint is not None:
         target_of(config)
-    begin(config)
+    begin(_joining(config, given))
 
 
 def begin(config: Config) -> None:
@@ -97,12 +100,27 @@ def begin_as_told() -> Runtime | None:
     try:
         left = inherited(socket.gethostname())
         if left is not None:
-            config = Config.inheriting(left.settings)
-            begin(config if left.sends else replace(config, sending=False))
+            begin(_inheriting(left, {}))
         _heard = told
     except Exception as error:
         swallow("what RL_OTEL_PARENT says", error)
     return _runtime.active
+
+
+def _joining(config: Config, given: Mapping[str, Any]) -> Config:
+    """Return the settings of a process that configures itself: those of the run it joins, where it says nothing."""
+    try:
+        left = identify(config).parent
+        return config if left is None else _inheriting(left, given)
+    except Exception as error:
+        swallow("what RL_OTEL_PARENT says", error)
+        return config
+
+
+def _inheriting(left: Inherited, given: Mapping[str, Any]) -> Config:
+    """Return the settings of a process that was started in a run, with these arguments of its own."""
+    config = Config.inheriting(left.settings, given)
+    return config if left.sends or given.keys() & _WAYS_OUT else replace(config, sending=False)
 
 
 def _outlet(runtime: Runtime) -> Outlet | None:

@@ -154,6 +154,20 @@ def test_a_child_that_configures_itself_joins_the_run(monkeypatch: pytest.Monkey
     assert Traces(Path("runs/r1")).one("step").parent_id != ""  # the parent owns the root
 
 
+def test_a_child_that_configures_itself_sends_where_the_run_does(receiver: Receiver) -> None:
+    """Without a word of its own it has the run's service and endpoint; an endpoint of its own comes first."""
+    bare = CONFIGURES.replace('service_name="env-server"', "")
+    told = left(endpoint=receiver.http, sends=True)
+    run(bare, told)
+    run(
+        bare.replace("configure()", f"configure(endpoint='{receiver.http}')"),
+        {**told, "endpoint": "http://[", "sends": False},
+    )
+    run(bare, {**told, "sends": False})  # which would need what is secret
+    assert [span.resource["service.name"] for span in receiver.spans] == ["grpo", "grpo"]
+    assert len(first_records()) == 3
+
+
 def test_what_a_child_says_itself_comes_first() -> None:
     """A run id of its own makes it a run of its own, in the folder that it names."""
     run(CONFIGURES, left(), RL_OTEL_RUN_ID="mine", RL_OTEL_RUN_DIR="other")
