@@ -323,7 +323,7 @@ def _instrumentor(package: str, name: str, client: Callable[..., None]) -> Any:
 def test_an_instrumented_client_s_span_stands_between(
     vllm: Engine, back_end: Receiver, instrumentor: str, client: Callable[..., None], inject: Inject
 ) -> None:
-    """Where a contrib instrumentor is on, its client span is the engine's parent, and no header is there twice."""
+    """Its client span is the engine's parent, no header is there twice, and what rl_otel sends itself is not traced."""
     rl_otel.configure(endpoint=back_end.http)
     instrumenting = pkgutil.resolve_name(instrumentor)()
     instrumenting.instrument()
@@ -331,8 +331,11 @@ def test_an_instrumented_client_s_span_stands_between(
     try:
         with rl_otel.step(0) as step, rl_otel.rollout(), rl_otel.generate():
             client(vllm, request, inject)
+        sent = Sent(back_end, vllm, step.trace_id)
     finally:
         instrumenting.uninstrument()
-    (span,) = (sent := Sent(back_end, vllm, step.trace_id)).named("llm_request")
+    (span,) = sent.named("llm_request")
     assert sent.path(span) == ["step", "rollout", "generate", "POST", "llm_request"]
     assert [header for header, _ in vllm.headers()[request]].count("traceparent") == 1
+    posts = [span for span in back_end.spans if span.name == "POST"]
+    assert all(span.proto.parent_span_id for span in posts), "what rl_otel sent itself was traced"
