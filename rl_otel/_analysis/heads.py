@@ -8,7 +8,7 @@ from rl_otel._analysis.trace import Span
 from rl_otel._journal import decoded
 from rl_otel._read import Run, Source
 
-_HEAD = 1 << 16  # bytes of each
+_HEAD = 1 << 15  # bytes of each
 
 
 def look(run: Run, clocks: Clocks) -> set[str]:

@@ -108,7 +108,7 @@ class Analysis:
             ids = call_ids(payload)
             if ids is not None:
                 told = playing.get(ids[1])
-                if told is not None and told.by(source, ids[0]):
+                if told is not None and told.source is source and ids[0] not in told.wanted:
                     continue
             record = decoded(payload)
             if record is not None:
@@ -219,7 +219,7 @@ class Analysis:
             self._forget(trace_id)
 
     def _count_waste(self, trace: Trace) -> None:
-        for record, nested in trace.outermost():
+        for record, nested in trace.outermost() if self.waste.known else ():
             self.waste.add(record, nested)
 
     def _ended_outside(self, trace: Trace, phase: _figures.Phase, evaluation: _figures.Rollout | None) -> None:

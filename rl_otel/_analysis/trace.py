@@ -43,10 +43,6 @@ class Playing(NamedTuple):
     source: Source
     wanted: set[bytes]  # the calls in its trace that something else is inside of
 
-    def by(self, source: Source, call: bytes) -> bool:
-        """Whether it tells of a call of that process."""
-        return source is self.source and call not in self.wanted
-
 
 class Trace:
     """What is known so far of one trace; `detail` keeps calls and parts too, `clocks` what tells of those."""
@@ -217,18 +213,24 @@ class Trace:
 
     def outermost(self) -> Iterator[tuple[_record.End, int]]:
         """Yield the trajectories that ended and are in no other one, with the tokens of those inside them."""
-        ended = [record for _, record in self.trajectories] + self.late
         inside: dict[bytes, int] = {}
         tops = {}
-        for record in ended:
-            around = [span for span in self._above(record.parent) if self._name(span) == semconv.TRAJECTORY]
-            if around:
+        around: dict[bytes, bytes] = {}  # of several in one rollout it is looked up once
+        for record in (*(record for _, record in self.trajectories), *self.late):
+            top = around.get(record.parent)
+            if top is None:
+                top = around[record.parent] = self._top(record.parent)
+            if top:
                 tokens = record.attributes.get(semconv.TRAJECTORY_OUTPUT_TOKENS, 0)
-                inside[around[-1]] = inside.get(around[-1], 0) + tokens
+                inside[top] = inside.get(top, 0) + tokens
             else:
                 tops[record.span] = record
         for span, record in tops.items():
             yield record, inside.get(span, 0)
+
+    def _top(self, span: bytes) -> bytes:
+        """Return the outermost trajectory that a span is or is inside of."""
+        return ([b""] + [each for each in self._above(span) if self._name(each) == semconv.TRAJECTORY])[-1]
 
     def _figured_phases(self) -> list[tuple[Source, _figures.Phase]]:
         ended = {record.span for _, record in self.phases}

@@ -29,7 +29,7 @@ class Waste:
         self._continued: dict[tuple[str, int], int] = {}  # tokens of segments that another one takes up
         self._trajectories = self._tokens = self._steps = 0
         self._consumes = False
-        self._known = True
+        self.known = True  # whether there is still something to be known
 
     def end(self, record: _record.End) -> None:
         """Take a span that may say what it trains on."""
@@ -46,7 +46,7 @@ class Waste:
     def add(self, trajectory: _record.End, nested: int) -> None:
         """Take a trajectory that has ended; `nested` are tokens of others inside of it."""
         attributes = trajectory.attributes
-        if not self._known or attributes.get(semconv.MODE) == semconv.MODE_EVAL:
+        if not self.known or attributes.get(semconv.MODE) == semconv.MODE_EVAL:
             return
         tokens = attributes.get(semconv.TRAJECTORY_OUTPUT_TOKENS, 0) + nested
         self._tokens += tokens
@@ -61,7 +61,7 @@ class Waste:
 
     def wasted(self) -> Wasted | None:
         """Return what nothing has trained on, None for a run that does not say, or not of each trajectory."""
-        if not self._known or not self._consumes or not self._credit.keys().isdisjoint(self._groups):
+        if not self.known or not self._consumes or not self._credit.keys().isdisjoint(self._groups):
             return None  # also where a link stood for a part of a group: for which nobody says
         tokens = sum(each.tokens for each in self._waiting.values()) + sum(self._continued.values())
         return _figures.Wasted(len(self._waiting), tokens, self._trajectories, self._tokens)
@@ -78,7 +78,7 @@ class Waste:
                 self._groups.setdefault(group, {})[span] = None
 
     def _consume(self, link: _record.Link) -> None:
-        if semconv.TRAJECTORY_ID not in link.attributes or not self._known:
+        if semconv.TRAJECTORY_ID not in link.attributes or not self.known:
             return
         self._consumes = True
         self._train(link.span)
@@ -105,7 +105,7 @@ class Waste:
                 del self._groups[waiting.group]
 
     def _give_up(self) -> None:
-        self._known = False
+        self.known = False
         for known in (self._waiting, self._groups, self._early, self._credit, self._continued):
             known.clear()
 
