@@ -238,6 +238,27 @@ def test_a_step_whose_driver_is_missing_is_said(capsys: pytest.CaptureFixture[st
     assert "spans of step 3 are here, but no journal has the beginning: that of the driver is missing" in error
 
 
+@pytest.mark.parametrize(
+    ("here", "told"),
+    [
+        ((0, 1, 2, 3), ""),
+        ((0, 1, 3), "of 4 ranks rank 2 left no journal here: copy those of other hosts into runs/r"),
+        ((0,), "of 4 ranks 3 ranks, the first of them 1, left no journal here: copy those of other hosts into runs/r"),
+    ],
+)
+def test_ranks_that_left_no_journal_are_said(
+    here: tuple[int, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that has only some ranks says which are not there; processes that serve them have no rank to miss."""
+    for rank in here:
+        maker = process(f"r{rank}", "trainer", rank, rank=rank, **{semconv.WORLD_SIZE: 4})
+        if rank == 0:
+            one_step(maker, 0)
+    process("engine", "generator", 9, **{semconv.WORLD_SIZE: 8})
+    code, _, error = reported(capsys, str(RUN))
+    assert (code, error) == (0, f"rl-otel report: {told}\n" if told else "")
+
+
 def test_each_thing_that_is_wrong_with_a_folder_is_named_and_the_rest_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -17,6 +17,10 @@ def missing_lines(analysis: Analysis, run: Run) -> list[str]:
         first, last = min(analysis.rootless), max(analysis.rootless)
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
         lines.append(f"spans of {steps} are here, but no journal has the beginning: that of the driver is missing")
+    ranks, world = run.missing
+    if ranks:
+        which = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks, the first of them {ranks[0]},"
+        lines.append(f"of {world} ranks {which} left no journal here: copy those of other hosts into {run.folder}")
     if run.lost:
         lines.append(f"{run.lost} spans never reached a journal and are missing here")
     return lines
