@@ -28,8 +28,8 @@ pytestmark = [needs.gcc, needs.pynvml]
 
 __all__ = ["nvml"]
 
-#: Watches all GPUs of the node, enters the carrier of each line that has one, and answers with the time in each phase and
-#: the devices it tells of.
+#: Watches all GPUs of the node, enters the carrier of each line that has one, and answers with the time in each phase
+#: and the devices it tells of.
 WATCHER = """
     import json, sys
     from rl_otel import _configure, _runtime, context
