@@ -126,6 +126,7 @@ Record: TypeAlias = Process | Start | End | Late | Foreign | Lost
 encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(Record)
 _END: Final = b"\xa3end\xc4\x10"  # where an `End` begins, behind the byte that tells how many fields there are
+_START: Final = b"\xa5start"
 _NAMES: Final = frozenset(msgspec.msgpack.encode(name)[:4] for name in semconv.SERVICE_SUFFIX)
 
 
@@ -146,6 +147,11 @@ def call_ids(payload: bytes) -> tuple[bytes, bytes] | None:
     if payload[1:7] == _END and payload[43:47] in _NAMES:
         return payload[25:33], payload[35:43]
     return None
+
+
+def is_start(payload: bytes) -> bool:
+    """Return whether this is a `Start`."""
+    return payload[1:7] == _START
 
 
 def is_end(payload: bytes, name: str) -> bool:

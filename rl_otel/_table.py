@@ -6,7 +6,7 @@ At most 80 columns. What is not known is left out, never printed as 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from rl_otel import semconv
@@ -17,6 +17,7 @@ _GIB = 1 << 30
 _LONGEST_LABEL = 32
 LONGEST_ID = 48
 _HANDED = "  (this process alone: rl-otel report tells of those it handed its context to)"
+_NUMBERED = 8
 FAILED = (semconv.ERROR, semconv.TIMEOUT)
 
 
@@ -82,6 +83,21 @@ def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural where there is not one."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
     return f"{number} {noun if number == 1 else plural}"
+
+
+def numbered(noun: str, numbers: Sequence[int]) -> str:
+    """Return what has these numbers, in order, those in a row together: `ranks 1, 3 to 5 and 9`."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    words = [word for row in rows for word in ([f"{row[0]} to {row[-1]}"] if len(row) > 2 else map(str, row))]
+    if len(words) > _NUMBERED:
+        words[_NUMBERED - 1 :] = ["others"]
+    told = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{noun} {told}" if len(numbers) == 1 else f"{noun}s {told}"
 
 
 def cut(text: str, width: int) -> str:

@@ -178,6 +178,7 @@ WAIT_REASON: Final = "rl.wait.reason"
 BUFFER_NAME: Final = "rl.buffer.name"
 BUFFER_SIZE: Final = "rl.buffer.size"  # when a wait began
 BUFFER_CAPACITY: Final = "rl.buffer.capacity"
+WAIT_COLLECTIVE: Final = "collective"  # the reason of who waits for the other ranks
 TRAIN_TOKENS: Final = "rl.train.tokens"
 MINIBATCH_INDEX: Final = "rl.minibatch.index"
 BATCH_EPOCH: Final = "rl.batch.epoch"

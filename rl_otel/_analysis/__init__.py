@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from rl_otel._analysis.ranks import absent
 from rl_otel._analysis.steps import Analysis, StepReport, Unfinished
 from rl_otel._analysis.trace import Played
 
-__all__ = ["Analysis", "Played", "StepReport", "Unfinished"]
+__all__ = ["Analysis", "Played", "StepReport", "Unfinished", "absent"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from rl_otel._analysis.beside import Beside, Owners
 from rl_otel._analysis.checked import checked
 from rl_otel._analysis.clocks import Clocks
 from rl_otel._analysis.heads import look
+from rl_otel._analysis.ranks import Expected, rank_of
 from rl_otel._analysis.trace import GATHERS, Played, Playing, Trace
 from rl_otel._analysis.waste import Waste
 from rl_otel._journal import decoded
@@ -19,6 +20,8 @@ from rl_otel._read import Also, Names, Run, Source
 
 _GRACE = 5_000_000_000  # ns for which a step that has ended is held: writers send late values until then
 _HELD = 2  # and at least so many steps, for clocks of hosts differ
+_WAITING = 64  # and at most so many, where a rank has not ended one of them
+_NEVER = 1 << 62  # as a restart
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,18 @@ class StepReport:
     Where detail was asked for also `trajectories`, `calls`, its generate and env spans, `phases`, and `parts`, those of
     its weight syncs.
 
-    `serving` is what inference servers say of its generate calls, with detail `served` the same by trajectory. `roles`
-    is what other timelines did meanwhile, `again` where an attempt before had ended it as well, `names` what the
-    processes are called.
+    `again` where an attempt before had begun it as well, and `ended` it. `ranks` is what its phases took on each rank,
+    where there are several; `stand_in` the one whose step stands for all, where the root never came. `serving` is what
+    inference servers say of its generate calls, with detail `served` the same by trajectory. `roles` is what other
+    timelines did meanwhile, `names` what the processes are called.
     """
 
     figures: _figures.StepFigures
     root: _record.End
     again: bool
+    ended: bool
+    ranks: _figures.RankFigures | None
+    stand_in: int | None
     roles: tuple[_figures.Role, ...]
     trajectories: list[Played]
     calls: list[_record.End]
@@ -68,6 +75,8 @@ class Analysis:
         self.numbers: tuple[int, int] | None = None  # the lowest and the highest step that has ended
         self.unfinished: list[Unfinished] = []
         self.rootless: set[int] = set()  # steps of which no journal has the beginning
+        self.again: set[int] = set()  # steps that were begun before a restart as well
+        self.ranks = _figures.RunRanks()
         self.outside = array("q")  # ns that each trajectory took which no step and no evaluation has
         self.clocks = Clocks(run.sources)
         self.waste = Waste()
@@ -80,7 +89,8 @@ class Analysis:
         self._done: set[bytes] = set()
         self._playing: dict[bytes, Playing] = {}  # the trajectories that are open
         self._awaited: dict[bytes, _record.Attributes] = {}
-        self._attempts: dict[int, tuple[int, int]] = {}
+        self._attempts: dict[int, Attempts] = {}
+        self._expected = Expected(run.sources)
         self._owners = Owners(run, set())
         self._beside = Beside()
 
@@ -140,7 +150,8 @@ class Analysis:
 
     def _take_end(self, trace: Trace, source: Source, record: _record.End) -> bool:
         """Take a span that has ended; whether its trace has."""
-        again = trace.root is not None  # a root that comes twice, as in a journal that somebody has copied
+        # Others of its ranks were here before, or a root comes twice, as in a journal that somebody has copied.
+        again = trace.root is not None or bool(trace.steps)
         trace.end(source, record)
         self.waste.end(record)
         if trace.closed:
@@ -151,7 +162,7 @@ class Analysis:
             return False
         if record.flags & _record.AWAITED:
             self._awaited[record.span] = record.attributes
-        if record.parent or again:
+        if again or (record.parent and record.name != semconv.STEP):
             return False
         if record.name == semconv.TRAJECTORY:
             if not record.attributes.get(semconv.TRAJECTORY_CONTINUES):
@@ -192,18 +203,20 @@ class Analysis:
     def _close_until(self, moment: int | None) -> Iterator[StepReport]:
         """Close the traces that nothing can come of any more at a moment, all of them where there is none."""
         while self._closing:
-            if moment is not None and (
-                len(self._closing) <= _HELD or moment <= self._end_of(self._closing[0]) + _GRACE
-            ):
+            if moment is not None and (len(self._closing) <= _HELD or not self._over(self._closing[0], moment)):
                 return
             yield from self._close(self._closing.popleft())
 
-    def _end_of(self, trace_id: bytes) -> int:
-        root = self._traces[trace_id].root
-        return root[1].end + root[0].shift if root is not None else 0
+    def _over(self, trace_id: bytes, moment: int) -> bool:
+        """Whether nothing will come of a trace any more, as far as one can tell at a moment."""
+        trace = self._traces[trace_id]
+        if (trace.stepping or self._expected.of(trace.steps) > len(trace.steps)) and len(self._closing) <= _WAITING:
+            return False
+        return moment > trace.reached + _GRACE
 
     def _close(self, trace_id: bytes) -> Iterator[StepReport]:
         trace = self._traces[trace_id]
+        trace.stand_in()
         for _, record in (*trace.phases, *([trace.root] if trace.root else [])):
             self._awaited.pop(record.span, None)
         if self.clocks.differ and trace.root is not None:
@@ -231,36 +244,49 @@ class Analysis:
             self.figures.add_elsewhere(phase, evaluation)
 
     def _ended(self, trace: Trace) -> Iterator[StepReport]:
-        if trace.root is None or trace.index is None:
+        if trace.index is None:
+            return
+        if trace.root is None:
+            self.rootless.add(trace.index)
             return
         owner, root = trace.root
         self.waste.step()
         beside = self._beside.during(root.start + owner.shift, root.end + owner.shift, self._traces.values())
         # What a rollout of another trace has gathered is none of this step's.
         figures = trace.step([phase for _, phase in beside if phase.name not in GATHERS])
-        first, last = self._attempts.get(trace.index, (0, 0))
-        if figures is None or trace.restart < last:
+        attempts = self._attempts.get(trace.index, Attempts())
+        if figures is None or trace.restart < attempts.last:
             return
         self._figures_since(trace).add(figures)
         index = figures.index
         lowest, highest = self.numbers or (index, index)
         self.numbers = min(lowest, index), max(highest, index)
-        phases = [record for _, record in trace.phases] if trace.detail else []
-        roles = _figures.roles([*trace.elsewhere(), *beside], figures.start, figures.end)
+        if attempts.begun < trace.restart:
+            self.again.add(index)
         served = list(trace.served())
         yield StepReport(
             figures=figures,
             root=root,
-            again=first < last,
-            roles=roles,
+            again=attempts.begun < trace.restart,
+            ended=attempts.first < trace.restart,
+            ranks=self._ranks(trace),
+            stand_in=rank_of(owner) if root.parent else None,
+            roles=_figures.roles([*trace.elsewhere(), *beside], figures.start, figures.end),
             trajectories=trace.detailed(),
             calls=trace.calls,
-            phases=phases,
+            phases=[record for _, record in trace.phases] if trace.detail else [],
             parts=trace.parts,
             names=self.names,
             serving=_figures.serving(request for _, request in served),
             served=_by_trajectory(served) if trace.detail else {},
         )
+
+    def _ranks(self, trace: Trace) -> _figures.RankFigures | None:
+        times = trace.ranks()
+        figures = times.figures() if times is not None else None
+        if times is not None and figures is not None:
+            self.ranks.add(times, figures)
+        return figures
 
     def _forget(self, trace_id: bytes) -> None:
         del self._traces[trace_id]
@@ -277,7 +303,7 @@ class Analysis:
         for trace in self._traces.values():
             if trace.index is not None and not trace.begun:
                 self.rootless.add(trace.index)
-            done_later = trace.index is not None and self._attempts.get(trace.index, (-1, -1))[1] > trace.restart
+            done_later = trace.index is not None and self._attempts.get(trace.index, Attempts()).last > trace.restart
             if trace.opened and not done_later:
                 for _, record in trace.opened.values():
                     record.attributes = checked(record.attributes)
@@ -292,13 +318,24 @@ def _by_trajectory(served: list[tuple[bytes, _figures.Request]]) -> dict[bytes, 
     return by
 
 
-def _attempts(run: Run) -> dict[int, tuple[int, int]]:
-    """Return for each step the first and the last restart of the run that ended it."""
-    attempts: dict[int, tuple[int, int]] = {}
+@dataclass
+class Attempts:
+    """Restarts of the run that had a step: the first that began it, and the first and the last that ended it."""
+
+    begun: int = _NEVER
+    first: int = _NEVER
+    last: int = -1
+
+
+def _attempts(run: Run) -> dict[int, Attempts]:
+    """Return for each step which restarts of the run had it, by the roots."""
+    attempts: defaultdict[int, Attempts] = defaultdict(Attempts)
     for source in run.sources:
-        for record in source.ends(semconv.STEP):
-            if not record.parent:
-                index = checked(record.attributes).get(semconv.STEP_INDEX, 0)
-                first, last = attempts.get(index, (source.restart, source.restart))
-                attempts[index] = min(source.restart, first), max(source.restart, last)
+        for record in source.spans(semconv.STEP):
+            if record.parent:
+                continue
+            known = attempts[checked(record.attributes).get(semconv.STEP_INDEX, 0)]
+            known.begun = min(known.begun, source.restart)
+            if isinstance(record, _record.End):
+                known.first, known.last = min(known.first, source.restart), max(known.last, source.restart)
     return attempts

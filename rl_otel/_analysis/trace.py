@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rl_otel import _figures, _record, semconv
+from rl_otel._analysis import ranks
 from rl_otel._analysis.checked import stages_of
 from rl_otel._analysis.clocks import Visit, Visits
 from rl_otel._read import Source, Theirs
@@ -49,6 +50,9 @@ class Trace:
 
     def __init__(self, *, detail: bool = False, clocks: bool = False) -> None:
         self.root: tuple[Source, _record.End] | None = None
+        self.steps: list[tuple[Source, _record.End]] = []  # the root, and the steps that other ranks have below it
+        self.stepping: set[bytes] = set()  # those of them that are open
+        self.reached = 0  # when the last of its steps ended, or the phase that is its root
         self.index: int | None = None
         self.begun = False  # its root is known, ended or not
         self.restart = 0
@@ -72,12 +76,15 @@ class Trace:
         """Take a span that has begun."""
         self.opened[record.span] = (source, record)
         self.begun = self.begun or not record.parent
+        if record.name == semconv.STEP:
+            self.stepping.add(record.span)
         self._place(source, record)
         self._know(source, record, 0)
 
     def end(self, source: Source, record: _record.End) -> None:
         """Take a span that has ended."""
         self.opened.pop(record.span, None)
+        self.stepping.discard(record.span)
         if self.closed:
             return
         if record.name in semconv.SERVICE_SUFFIX:
@@ -99,6 +106,10 @@ class Trace:
             self.phases.append((source, record))
         elif self.detail and semconv.SYNC_PART in attributes:
             self.parts.append(record)
+        elif record.name == semconv.STEP:
+            self.steps.append((source, record))
+        if not record.parent or record.name == semconv.STEP:
+            self.reached = max(self.reached, record.end + source.shift)
         if not record.parent:
             self.root, self.begun = (source, record), True
             self.restart = max(self.restart, source.restart)
@@ -174,6 +185,17 @@ class Trace:
             trajectories=[played.figures for played in self._played()],
             elsewhere=[*(phase for owner, phase in phases if owner is not source), *around],
         )
+
+    def stand_in(self) -> None:
+        """Where the root never came, take the step of the lowest rank for it."""
+        if self.root is None:
+            self.root = ranks.lowest(self.steps)
+
+    def ranks(self) -> _figures.RankTimes | None:
+        """Return what its phases took on each rank, None where only one has it."""
+        if self.root is None or len(self.steps) < 2:
+            return None
+        return ranks.of_step(self.root[0], self.steps, self._figured_phases())
 
     def elsewhere(self) -> list[_figures.Elsewhere]:
         """Return the phases of other roles than the step's, each with the process it ran in."""
@@ -298,7 +320,8 @@ class Trace:
     def close(self) -> None:
         """Let go of all that the figures were made of."""
         self.closed = True
-        self.phases, self.trajectories, self.late, self.calls, self.parts = [], [], [], [], []
+        self.phases, self.trajectories, self.late = [], [], []
+        self.calls, self.parts, self.steps = [], [], []
         self._direct.clear()
         self._theirs = []
         self._visits = None

@@ -7,15 +7,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rl_otel._analysis import Analysis
+from rl_otel._analysis import Analysis, absent
 from rl_otel._cli.common import add_verb, chosen_run, complain, seldom_collected
 from rl_otel._read import Also, Run
 from rl_otel._render import (
+    absent_lines,
+    again_lines,
     detail_lines,
     missing_lines,
     open_lines,
     open_summary,
     outside_lines,
+    run_rank_lines,
     table_lines,
     wasted_lines,
 )
@@ -66,28 +69,31 @@ def run(arguments: argparse.Namespace) -> int:
     terminal = Terminal(sys.stdout)
     with seldom_collected():
         if arguments.step is None:
-            shown = _all_steps(analysis, terminal, recorded.folder)
+            shown = _all_steps(analysis, terminal, recorded)
         else:
             shown = _one_step(analysis, terminal, arguments.step)
     if arguments.also and also.strange:
         recorded.problems.append(f"{also.strange} spans of other traces than those of this run's steps are left out")
-    for problem in (*recorded.problems, *missing_lines(analysis, recorded)):
+    absences = absent_lines(absent(recorded.sources))
+    for problem in (*recorded.problems, *absences, *missing_lines(analysis, recorded)):
         complain("report", problem)
     if not shown:
         complain("report", _nothing(analysis, recorded, arguments.step))
     return 0 if shown else 1
 
 
-def _all_steps(analysis: Analysis, terminal: Terminal, folder: Path) -> bool:
+def _all_steps(analysis: Analysis, terminal: Terminal, recorded: Run) -> bool:
     ended = False
     for report in analysis.steps():
         terminal.write(table_lines(report))
         ended = True
     if analysis.figures is not None and ended:
-        terminal.write([*run_lines(analysis.figures), *wasted_lines(analysis.waste.wasted())])
+        again = again_lines(analysis, len({source.restart for source in recorded.sources}) - 1)
+        wasted = wasted_lines(analysis.waste.wasted())
+        terminal.write([*run_lines(analysis.figures), *run_rank_lines(analysis), *wasted, *again])
     terminal.write(outside_lines(analysis.outside))
     for unfinished in analysis.unfinished:
-        terminal.write(open_summary(unfinished, folder))
+        terminal.write(open_summary(unfinished, recorded.folder))
     return bool(ended or analysis.outside or analysis.unfinished)
 
 

@@ -7,6 +7,7 @@ What is not known is None or absent, never 0.
 from __future__ import annotations
 
 from rl_otel._figures.gpu import Memory
+from rl_otel._figures.ranks import Among, RankFigures, RankTimes, RunRanks
 from rl_otel._figures.roles import Done, Elsewhere, Role, roles
 from rl_otel._figures.rollout import Direct, Rollout, Spread, dropped_of, rollout, rollout_attributes
 from rl_otel._figures.run import Cumulated, RunFigures, run
@@ -19,17 +20,21 @@ from rl_otel._figures.wasted import Wasted
 __all__ = [
     "NANO",
     "STAGES",
+    "Among",
     "Cumulated",
     "Direct",
     "Done",
     "Elsewhere",
     "Memory",
     "Phase",
+    "RankFigures",
+    "RankTimes",
     "Request",
     "Role",
     "Rollout",
     "Row",
     "RunFigures",
+    "RunRanks",
     "Serving",
     "Spread",
     "Staleness",

@@ -68,12 +68,12 @@ class Source:
         for _, found in self.batches():
             yield from filter(None, map(decoded, found))
 
-    def ends(self, name: str) -> Iterator[_record.End]:
-        """Yield the spans of a name that have ended, at a fraction of what reading all costs."""
+    def spans(self, name: str) -> Iterator[_record.Start | _record.End]:
+        """Yield the spans of a name as they begin and end, at a fraction of what reading all costs."""
         for _, found in self.batches():
             for payload in found:
-                record = decoded(payload) if _record.is_end(payload, name) else None
-                if isinstance(record, _record.End):
+                record = decoded(payload) if _record.is_start(payload) or _record.is_end(payload, name) else None
+                if isinstance(record, (_record.Start, _record.End)) and record.name == name:
                     yield record
 
     def batches(self, size: int = CHUNK) -> Iterator[Batch]:

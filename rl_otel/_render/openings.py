@@ -76,7 +76,7 @@ def open_summary(unfinished: Unfinished, run: Path) -> list[str]:
     opened = sorted(unfinished.trace.opened.values(), key=lambda pair: pair[1].start)
     source, oldest = opened[0]
     closed, index = unfinished.trace.closed, unfinished.index
-    names = Counter(start.name for _, start in opened if closed or start.name != semconv.STEP)
+    names = Counter(_named(start) for _, start in opened if closed or start.name != semconv.STEP)
     inside = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in names.items())
     age = ages.of(source, oldest.start)
     if index is None:
@@ -89,10 +89,15 @@ def open_summary(unfinished: Unfinished, run: Path) -> list[str]:
     return [state, *ages.notes(), f"    What is open: {command('report', run, '--step', str(index))}"]
 
 
+def _named(start: Start) -> str:
+    rank = start.attributes.get(semconv.RANK)
+    return start.name if rank is None else f"{start.name} of rank {rank}"
+
+
 def _what(unfinished: Unfinished, start: Start) -> str:
     around = start if start.name == semconv.TRAJECTORY else unfinished.trace.trajectory_around(start.parent)
     if around is None:
-        return described(start.name, start.attributes)
+        return described(_named(start), start.attributes)
     words = [cut(str(around.attributes.get(semconv.TRAJECTORY_ID, around.span.hex())), LONGEST_ID)]
     turn = start.attributes.get(semconv.TURN, _last_turn(unfinished, around))
     if turn is not None:

@@ -8,6 +8,7 @@ from rl_otel import semconv
 from rl_otel._analysis import StepReport
 from rl_otel._figures import Wasted
 from rl_otel._render.phases import phase_lines, utilization_lines
+from rl_otel._render.ranks import rank_lines
 from rl_otel._render.roles import role_lines
 from rl_otel._render.serving import serving_lines
 from rl_otel._render.slowest import slowest_lines
@@ -19,9 +20,18 @@ _SHOWN = frozenset({semconv.LOSS, semconv.REWARD_MEAN, semconv.SAMPLES})
 
 
 def table_lines(report: StepReport) -> list[str]:
-    """Return a step's table, as the run printed it, what other roles did, and whether it was done more than once."""
-    again = ["  (done again after a restart)"] if report.again else []
-    return step_lines(report.figures) + serving_lines(report) + role_lines(report) + again
+    """Return a step's table, as the run printed it, with ranks, servers and other roles, and whether it ran again."""
+    lines = [*step_lines(report.figures), *rank_lines(report.ranks), *serving_lines(report), *role_lines(report)]
+    return [*lines, *_notes(report)]
+
+
+def _notes(report: StepReport) -> list[str]:
+    notes = []
+    if report.again:
+        notes.append("done again after a restart" + ("" if report.ended else ", which came in the midst of it"))
+    if report.stand_in is not None:
+        notes.append(f"told by rank {report.stand_in}: the step of rank 0 has not ended, or is not here")
+    return [f"  ({note})" for note in notes]
 
 
 def detail_lines(report: StepReport) -> list[str]:
