@@ -13,6 +13,9 @@ from tests.otlp import from_json
 from tests.receiver import Answer, Receiver, dead_port, spans_of
 from tests.shipping import arrived, ended, record, ship
 
+#: What is said of options that mean a run folder.
+IS_A_FILE = "run.json is a file: --trajectory, --slowest, --slowest-rank and --own-trace go with a run folder"
+
 
 def exported(trajectories: int = 2, turns: int = 2) -> tuple[Path, Path]:
     """Record a run, and return its folder and a file with all of it."""
@@ -98,8 +101,8 @@ def test_a_step_of_a_file(receiver: Receiver) -> None:
     ("options", "said"),
     [
         (("--step", "9"), "no step 9 in run.json"),
-        (("--trajectory", "1/0"), "run.json is a file: --trajectory, --slowest and --own-trace go with a run folder"),
-        (("--slowest", "3"), "run.json is a file: --trajectory, --slowest and --own-trace go with a run folder"),
+        (("--trajectory", "1/0"), IS_A_FILE),
+        (("--slowest", "3"), IS_A_FILE),
     ],
 )
 def test_what_a_file_does_not_have_is_wrong_usage(

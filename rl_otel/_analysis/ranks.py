@@ -8,18 +8,10 @@ from rl_otel import _figures, _record, semconv
 from rl_otel._identity import SERVING
 from rl_otel._read import Source
 
-_MOST = 1 << 20  # ranks that anybody has
-
 
 def rank_of(source: Source) -> int:
     """Return the rank of a process, 0 where it does not say."""
-    return _place(source)[0]
-
-
-def _place(source: Source) -> tuple[int, int]:
-    """Return rank and world size as far as they make sense."""
-    rank, size = source.resource.get(semconv.RANK), source.resource.get(semconv.WORLD_SIZE)
-    return (rank, size) if type(rank) is type(size) is int and 0 <= rank < size <= _MOST else (0, 1)
+    return _figures.place_of(source.resource)[0]
 
 
 def of_step(
@@ -82,7 +74,7 @@ def absent(sources: Iterable[Source]) -> dict[str, tuple[int, list[int]]]:
     worlds: dict[str, tuple[int, set[int]]] = {}
     for source in sources:
         if source.restart == last:
-            role, (rank, size) = source.role, _place(source)
+            role, (rank, size) = source.role, _figures.place_of(source.resource)
             known, ranks = worlds.get(role, (0, set()))
             worlds[role] = max(known, size), ranks | {rank}
     missing = {role: (size, sorted({*range(size)} - ranks)) for role, (size, ranks) in worlds.items()}

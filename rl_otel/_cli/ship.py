@@ -25,9 +25,9 @@ _LONGEST: Final = 30.0  # s that it may ask to wait
 
 _DESCRIPTION = """\
 Send the spans of a run that the back end does not have yet, with the cuts that the run
-itself makes; --slowest, --trajectory and --all also send what the budget of a trace kept
-back. Where to is said by the variables of OpenTelemetry, as in the run. Of a run no span is
-sent twice; a file is sent anew each time, for nothing is noted beside it.
+itself makes; --slowest, --slowest-rank, --trajectory and --all also send what the budget
+of a trace kept back. Where to is said by the variables of OpenTelemetry, as in the run. Of
+a run no span is sent twice; a file is sent anew each time, for nothing is noted beside it.
 """
 
 _EPILOG = """\
@@ -57,6 +57,7 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--trajectory", metavar="ID", help="also all detail of the trajectories with this id")
     which.add_argument("--slowest", metavar="K", type=_count, default=0, help="also that of the K slowest of each step")
+    which.add_argument("--slowest-rank", action="store_true", help="also all of the rank that held up each step")
     which.add_argument("--all", action="store_true", help="also everything that the budget kept back")
     parser.add_argument("--own-trace", action="store_true", help="send a trajectory's detail as a linked trace")
     parser.add_argument(
@@ -70,8 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = arguments.folder
     config = _config(arguments.endpoint)
     if path is not None and path.is_file() and path.suffix != ".journal":
-        if arguments.trajectory is not None or arguments.slowest or arguments.own_trace:
-            raise NoRun(f"{path} is a file: --trajectory, --slowest and --own-trace go with a run folder")
+        if arguments.trajectory is not None or arguments.slowest or arguments.slowest_rank or arguments.own_trace:
+            options = "--trajectory, --slowest, --slowest-rank and --own-trace"
+            raise NoRun(f"{path} is a file: {options} go with a run folder")
         return _file(path, config, arguments.step)
     return _run(arguments, config)
 
@@ -100,8 +102,8 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
     from rl_otel._ship.later import Later
     from rl_otel._ship.wanted import Wish
 
-    wish = Wish(arguments.step, arguments.trajectory, arguments.slowest, arguments.all)
-    if arguments.own_trace and not wish.more:
+    wish = Wish(arguments.step, arguments.trajectory, arguments.slowest, arguments.all, arguments.slowest_rank)
+    if arguments.own_trace and (wish.slowest_rank or not wish.more):
         raise NoRun("--own-trace goes with --trajectory, --slowest or --all")
     folder = chosen_run("ship", arguments.folder)
     target = _target(config)

@@ -7,7 +7,7 @@ What is not known is None or absent, never 0.
 from __future__ import annotations
 
 from rl_otel._figures.gpu import Memory
-from rl_otel._figures.ranks import Among, RankFigures, RankTimes, RunRanks
+from rl_otel._figures.ranks import Among, RankFigures, RankTimes, RunRanks, place_of
 from rl_otel._figures.roles import Done, Elsewhere, Role, roles
 from rl_otel._figures.rollout import Direct, Rollout, Spread, dropped_of, rollout, rollout_attributes
 from rl_otel._figures.run import Cumulated, RunFigures, run
@@ -43,6 +43,7 @@ __all__ = [
     "Wasted",
     "dropped_of",
     "joined_staleness",
+    "place_of",
     "roles",
     "rollout",
     "rollout_attributes",

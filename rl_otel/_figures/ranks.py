@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rl_otel import semconv
 from rl_otel._figures.step import Path, Phase
@@ -20,8 +20,15 @@ from rl_otel._split import percentile, union
 _TELLS: Final = 20  # below one part in so many of a step nobody held up the others
 _CLEAR: Final = 0.8  # nor where another rank comes that near to the first
 _DEEPEST: Final = 8
+_MOST: Final = 1 << 20  # ranks that anybody has
 _OTHER: Final = (semconv.OTHER,)
 COLLECTIVE: Final = f"{semconv.WAIT} {semconv.WAIT_COLLECTIVE}"
+
+
+def place_of(resource: Mapping[str, Any]) -> tuple[int, int]:
+    """Return rank and world size of a process, as far as what it says of itself makes sense."""
+    rank, size = resource.get(semconv.RANK), resource.get(semconv.WORLD_SIZE)
+    return (rank, size) if type(rank) is type(size) is int and 0 <= rank < size <= _MOST else (0, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Extra:
         self._journal = journal
         self._survey = survey
         self._roots = roots
+        self._wants = survey.wanted_of(journal.base)
         self._own_trace = own_trace
         self._notes = Notes(journal.base, own=own_trace)
 
@@ -95,7 +96,7 @@ class Extra:
 
     def _picked(self) -> Iterator[Ready]:
         undecided = self._journal.replay.selector.undecided()
-        picker = Picker(self._survey, self._roots, undecided)
+        picker = Picker(self._survey, self._roots, self._wants, undecided)
         cursor = Cursor(self._journal.base)
         route = Route(cursor, picker)
         for ready in map(self._whole, route.spans(finish=True)):

@@ -73,6 +73,7 @@ class Journal:
     def look(self, survey: Survey) -> None:
         """Have a survey take all records, and count spans by trace."""
         notes = Notes(self.base)
+        survey.begin(self.base, self.process)
         for record, place in Cursor(self.base):
             survey.take(record)
             if isinstance(record, _record.End | _record.Foreign) and not record.flags & _record.LOCAL:
@@ -175,7 +176,11 @@ class Later:
     # --- what is wanted beyond ----------------------------------------------------------------------------------------
 
     def _more(self, opened: list[Journal], survey: Survey, wish: Wish, *, own_trace: bool, force: bool) -> None:
-        roots = None if wish.all and not own_trace else survey.roots()
+        if wish.slowest_rank and not survey.several_ranks:
+            self._account.missing = "no step of several ranks has ended"
+            return
+        whole = wish.slowest_rank or (wish.all and not own_trace)
+        roots = None if whole else survey.roots()
         if wish.trajectory is not None and not roots:
             self._account.missing = f"no trajectory {wish.trajectory} has ended"
             return

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from rl_otel import _record, semconv
 from rl_otel._budget import Held, Joined, Late, Send, spot_of
 from rl_otel._journal import Batch, Place
 from rl_otel._otlp import Span
+from rl_otel._ship.slowest import SlowestRanks
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,12 @@ class Wish:
     trajectory: str | None = None
     slowest: int = 0
     all: bool = False
+    slowest_rank: bool = False
 
     @property
     def more(self) -> bool:
         """Whether it is for what the budget kept back."""
-        return self.all or self.slowest > 0 or self.trajectory is not None
+        return self.all or self.slowest_rank or self.slowest > 0 or self.trajectory is not None
 
 
 class _Ended(NamedTuple):
@@ -40,10 +43,15 @@ class Survey:
     def __init__(self, wish: Wish) -> None:
         self.phases = {b""}  # what is directly inside one of these, or nothing, is inside no trajectory
         self._wish = wish
+        self._ranks = SlowestRanks()
         self._steps: set[bytes] = set()  # traces of the step that is asked for
         self._trajectories: set[bytes] = set()
         self._named: list[tuple[bytes, bytes]] = []  # trace and span of those with the name that is asked for
         self._slowest: defaultdict[bytes, list[_Ended]] = defaultdict(list)  # by trace, a heap
+
+    def begin(self, base: Path, process: _record.Process) -> None:
+        """Take the records of a process from now on, whose files begin with `base`."""
+        self._ranks.begin(base, process)
 
     def take(self, record: _record.Record) -> None:
         """Take one more record."""
@@ -51,6 +59,8 @@ class Survey:
             return
         if record.attributes.get(semconv.STEP_INDEX) == self._wish.step is not None:
             self._steps.add(record.trace)
+        if self._wish.slowest_rank:
+            self._ranks.take(record)
         if record.name == semconv.TRAJECTORY:
             self._trajectory(record)
         elif record.name == semconv.STEP or semconv.PHASE in record.attributes:
@@ -69,6 +79,18 @@ class Survey:
     def wants(self, trace: bytes) -> bool:
         """Whether a trace is one of those asked for."""
         return self._wish.step is None or trace in self._steps
+
+    def wanted_of(self, base: Path) -> Callable[[bytes], bool]:
+        """Return what says of which traces a process's spans are wanted, where no trajectories are."""
+        if not self._wish.slowest_rank:
+            return self.wants
+        traces = {trace for trace, bases in self._ranks.found.items() if base in bases and self.wants(trace)}
+        return traces.__contains__
+
+    @property
+    def several_ranks(self) -> bool:
+        """Whether a step that is asked for has more than one."""
+        return any(map(self.wants, self._ranks.found))
 
     def roots(self) -> set[bytes]:
         """Return the trajectories whose detail is wanted; those inside another one come with that."""
@@ -102,13 +124,21 @@ class Picker:
     Args:
         survey: of all journals of the run.
         roots: trajectories to pick with what is inside them; None for all spans of the traces that are wanted.
+        wants: says of a trace whether its spans are wanted, where `roots` is None.
         undecided: places of records that are not to be picked.
     """
 
-    def __init__(self, survey: Survey, roots: set[bytes] | None, undecided: Container[Place] = ()) -> None:
+    def __init__(
+        self,
+        survey: Survey,
+        roots: set[bytes] | None,
+        wants: Callable[[bytes], bool],
+        undecided: Container[Place] = (),
+    ) -> None:
         self.root_of: dict[bytes, bytes] = {}  # by span that was picked: its trajectory
         self._survey = survey
         self._roots = roots
+        self._wants = wants
         self._undecided = undecided
         self._waiting: dict[bytes, list[tuple[Held, bytes]]] = {}  # by parent that has not ended
 
@@ -125,7 +155,7 @@ class Picker:
             spot = spot_of(place, 0)
             held = Joined(spot, late) if late else spot
         if self._roots is None:
-            return [held] if held is not None and self._survey.wants(record.trace) else []
+            return [held] if held is not None and self._wants(record.trace) else []
         return self._inside(record, held, self._roots)
 
     def finish(self) -> list[Send]:
