@@ -1,6 +1,7 @@
 """GRPO on FrozenLake, traced with rl_otel: a policy that writes its moves in words learns on two cores in a minute.
 
     python examples/grpo.py
+    torchrun --nproc-per-node 2 examples/grpo.py     # twice the maps a step, gradients averaged over the ranks
 
 Gymnasium's FrozenLake is told in words: each turn the policy reads what lies to its left, below, right and above
 ("wall ice hole wall") and writes up to three words ("down stop"). Nothing tells it which of its words are moves. The
@@ -25,6 +26,7 @@ from statistics import mean, pstdev
 
 import gymnasium
 import torch
+import torch.distributed as dist
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -39,6 +41,7 @@ TOKENS = {word: token for token, word in enumerate(VOCABULARY)}
 SIZE, TURNS, WORDS = 4, 12, 3  # of the lake; of a trajectory and of a turn, at most
 SANDBOXES, SLOW, LATENCY = 32, 13, 0.1  # number 13 takes 100 ms longer a call, as one on a crowded node would
 EPOCHS, MINIBATCH, CLIP, KL = 2, 32, 0.2, 0.005
+RANK, RANKS = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 class TextLake:
@@ -179,6 +182,23 @@ def logprobs(policy: Policy, tokens: Tensor) -> Tensor:
     return logits.log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
 
 
+def least(number: int) -> int:
+    """The smallest on all ranks: what each of them does as often."""
+    everywhere = torch.tensor(number)
+    if RANKS > 1:
+        with rl_otel.wait("collective"):
+            dist.all_reduce(everywhere, dist.ReduceOp.MIN)
+    return int(everywhere)
+
+
+def average_gradients(policy: Policy) -> None:
+    gradients = [weight.grad for weight in policy.parameters() if weight.grad is not None]
+    with rl_otel.wait("collective"):
+        for gradient in gradients:
+            dist.all_reduce(gradient)
+            gradient /= RANKS
+
+
 def learn(policy: Policy, reference: Policy, adam: torch.optim.Optimizer, batch: list[Trajectory]) -> float:
     """Clipped policy gradient with a KL penalty, on what the policy wrote itself. Returns the last loss."""
     tokens = pad_sequence([torch.tensor(t.tokens) for t in batch], batch_first=True)
@@ -189,8 +209,9 @@ def learn(policy: Policy, reference: Policy, adam: torch.optim.Optimizer, batch:
             old = logprobs(policy, tokens)
         with rl_otel.ref_logprobs():
             ref = logprobs(reference, tokens)
+    minibatches = least(-(-len(batch) // MINIBATCH))
     for epoch in range(EPOCHS):
-        for index, rows in enumerate(torch.randperm(len(batch)).split(MINIBATCH)):
+        for index, rows in enumerate(torch.randperm(len(batch)).split(MINIBATCH)[:minibatches]):
             with rl_otel.train() as train:
                 new = logprobs(policy, tokens[rows])
                 ratio = (new - old[rows]).exp()
@@ -200,6 +221,8 @@ def learn(policy: Policy, reference: Policy, adam: torch.optim.Optimizer, batch:
                 loss.backward()
                 train.record(tokens=int(written[rows].sum()), minibatch=index, epoch=epoch)
             with rl_otel.optimizer():
+                if RANKS > 1:
+                    average_gradients(policy)
                 nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
                 adam.step()
                 adam.zero_grad()
@@ -216,7 +239,8 @@ async def run(steps: int, groups: int, size: int, seed: int) -> tuple[list[float
     for i in range(steps):
         with rl_otel.step(i) as step:
             with rl_otel.rollout() as rollout:
-                played = await collect(engine, [str(i * groups + n) for n in range(groups)], size, seed)
+                maps = [str((i * groups + n) * RANKS + RANK) for n in range(groups)]
+                played = await collect(engine, maps, size, seed)
                 useful = [group for group in played if len({t.reward for t in group}) > 1]
                 rollout.record(dropped={"zero_variance": (groups - len(useful)) * size})
             with rl_otel.advantage():
@@ -225,13 +249,13 @@ async def run(steps: int, groups: int, size: int, seed: int) -> tuple[list[float
                     for t in group:
                         t.advantage = (t.reward - average) / spread
                 batch = [t for group in useful for t in group]
-            if batch:
+            if least(len(batch)):
                 step.record(loss=learn(policy, reference, adam, batch), samples=len(batch))
             with rl_otel.weight_sync() as weight_sync:
                 weight_sync.record(bytes=engine.load(policy.state_dict()), policy_version=i + 1)
             if i % 8 == 7:
                 with rl_otel.eval():
-                    await collect(engine, [f"eval-{n}" for n in range(groups)], 1, seed)
+                    await collect(engine, [f"eval-{n * RANKS + RANK}" for n in range(groups)], 1, seed)
             everyone = [t for group in played for t in group]
             rewards.append(mean(t.reward for t in everyone))
             slowest.append(max(everyone, key=lambda t: t.seconds))
@@ -253,11 +277,16 @@ def main() -> None:
     # word now and then, in float64 not, so that a seed gives the same run.
     torch.set_default_dtype(torch.float64)
 
+    if RANKS > 1:
+        dist.init_process_group("gloo")
     rl_otel.configure(service_name="grpo-demo", run_dir=args.run_dir)
     rewards, slowest = asyncio.run(run(args.steps, args.groups, args.group_size, args.seed))
     delivered = rl_otel.shutdown()
+    if RANKS > 1:
+        dist.barrier()  # now all journals are whole
+        dist.destroy_process_group()
 
-    if not delivered.folder:
+    if not delivered.folder or RANK > 0:
         return  # OTEL_SDK_DISABLED=true: nothing was recorded
     folder, i = Path(delivered.folder), max(range(args.steps), key=lambda i: slowest[i].seconds)
     file = folder / f"step-{i}.json"
