@@ -71,8 +71,8 @@ def seconds(spans: list[ReceivedSpan]) -> float:
 
 def total(stack: Stack, series: str) -> float:
     """Return the sum of series over the demo; 0 where there is none yet."""
-    found = stack.prometheus(f"sum by (job) ({series})")
-    return next((float(sum_["value"][1]) for sum_ in found if sum_["metric"]["job"] == "grpo-demo"), 0.0)
+    found = stack.prometheus.query(f"sum by (job) ({series})")
+    return next((value for labels, value in found if labels["job"] == "grpo-demo"), 0.0)
 
 
 def test_metrics_equal_the_spans(sent: Sent) -> None:
@@ -99,12 +99,10 @@ def test_metrics_equal_the_spans(sent: Sent) -> None:
 
 def test_an_exemplar_opens_in_jaeger(sent: Sent) -> None:
     """The exemplars of trajectory durations name trajectories that Jaeger has."""
-    window = {"start": str(sent.began), "end": str(time.time() + 10)}
-    found = sent.stack.ask("query_exemplars", query="rl_trajectory_duration_seconds_bucket", **window)
-    labels = [exemplar["labels"] for series in found for exemplar in series["exemplars"]]
-    assert labels
-    trace = sent.stack.trace(labels[0]["trace_id"])
-    assert trace[bytes.fromhex(labels[0]["span_id"])].name == "trajectory"
+    found = sent.stack.prometheus.exemplars("rl_trajectory_duration_seconds_bucket", sent.began, time.time() + 10)
+    assert found
+    labels = found[0].labels
+    assert sent.stack.trace(labels["trace_id"])[bytes.fromhex(labels["span_id"])].name == "trajectory"
 
 
 def curves() -> list[tuple[str, str]]:
@@ -124,9 +122,4 @@ def test_each_curve_has_data(sent: Sent, query: str) -> None:
     for variable in ("$run", "$role", "$instance"):
         query = query.replace(variable, ".*")
     query = query.replace("$__rate_interval", "1m")
-    until(lambda: over_time(sent, query), seconds=60.0)
-
-
-def over_time(sent: Sent, query: str) -> list[object]:
-    window = {"start": str(sent.began), "end": str(time.time()), "step": "1"}
-    return list(sent.stack.ask("query_range", query=query, **window)["result"])
+    until(lambda: sent.stack.prometheus.query_range(query, sent.began, time.time(), 1.0), seconds=60.0)

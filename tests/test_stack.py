@@ -209,13 +209,13 @@ def test_the_monitor_counts_what_is_never_left_out(stack: Stack) -> None:
     rl_otel.add("train", now - 600 * 10**9, now)
     rl_otel.shutdown()
     of_run = '{service_name=~"monitored.*"}'
-    until(lambda: len(stack.prometheus(f"traces_span_metrics_calls_total{of_run}")) >= 3)
-    counted = stack.prometheus(f"traces_span_metrics_calls_total{of_run}")
-    assert {sample["metric"]["span_name"] for sample in counted} == {"step", "rollout", "train"}
+    until(lambda: len(stack.prometheus.query(f"traces_span_metrics_calls_total{of_run}")) >= 3)
+    counted = stack.prometheus.query(f"traces_span_metrics_calls_total{of_run}")
+    assert {labels["span_name"] for labels, _ in counted} == {"step", "rollout", "train"}
     train = '{service_name="monitored", span_name="train"}'
-    buckets = stack.prometheus(f"traces_span_metrics_duration_milliseconds_bucket{train}")
-    below = {float(sample["metric"]["le"]): sample["value"][1] for sample in buckets}
-    assert (below[300_000], below[1_200_000]) == ("0", "1")
+    buckets = stack.prometheus.query(f"traces_span_metrics_duration_milliseconds_bucket{train}")
+    below = {float(labels["le"]): value for labels, value in buckets}
+    assert (below[300_000], below[1_200_000]) == (0, 1)
 
 
 def test_the_collector_tells_of_itself(stack: Stack) -> None:
@@ -225,4 +225,4 @@ def test_the_collector_tells_of_itself(stack: Stack) -> None:
     rl_otel.shutdown()
     counts = ("receiver_accepted_spans_total", "exporter_sent_spans_total")
     for name in (*counts, "exporter_queue_size", "exporter_queue_capacity", "process_memory_rss_bytes"):
-        until(lambda name=name: stack.prometheus(f"otelcol_{name}"))
+        stack.prometheus.wait(f"otelcol_{name}")

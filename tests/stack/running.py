@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stack import ports, programs, running
 from tests.otlp import ReceivedSpan, from_json, values
 from tests.process import ROOT
+from tests.stack.prometheus import Prometheus
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Stack:
         self.data = data
         self.ports = dict(zip(ports.DEFAULTS, free_ports(len(ports.DEFAULTS)), strict=True))
         self.endpoint = f"http://127.0.0.1:{self.ports['OTLP_HTTP_PORT']}"
+        self.prometheus = Prometheus(f"http://127.0.0.1:{self.ports['PROMETHEUS_PORT']}")
         self._environment = {name: str(port) for name, port in self.ports.items()} | environment
 
     def __enter__(self) -> Self:
@@ -58,14 +60,6 @@ class Stack:
     def jaeger(self, path: str, **query: str) -> Any:
         """Return what Jaeger's API answers; None where it has found nothing."""
         return get(f"http://127.0.0.1:{self.ports['JAEGER_PORT']}{path}", query)
-
-    def ask(self, what: str, **query: str) -> Any:
-        """Return what Prometheus's API answers."""
-        return get(f"http://127.0.0.1:{self.ports['PROMETHEUS_PORT']}/api/v1/{what}", query)["data"]
-
-    def prometheus(self, query: str) -> list[Any]:
-        """Return the samples of a query."""
-        return list(self.ask("query", query=query)["result"])
 
     def trace(self, trace_id: str) -> dict[bytes, ReceivedSpan]:
         """Return the spans of one trace, by id."""
