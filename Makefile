@@ -11,10 +11,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-gpu stack stack-down stack-status test check format bench clean
+.PHONY: help demo demo-gpu stack stack-down stack-status test test-backends check format bench clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo ## Train a small policy with GRPO on the CPU, traced: tables, a report, a step to open in Jaeger
 	@RL_OTEL_PRINT=$${RL_OTEL_PRINT:-1} $(BIN)/python examples/grpo.py $(ARGS)
@@ -34,6 +34,9 @@ stack-status: ## Say what of it runs
 
 test: $(VENV)/.test ## Run the tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-backends: $(VENV)/.test .cache/backends/phoenix/.made .cache/backends/mlflow/.made ## The same traces in Phoenix and MLflow, installed for it: 1.1 GB
+	@$(BIN)/python -m pytest tests/backends.py $(ARGS)
 
 check: $(VENV)/.dev ## Lint, types and floors
 	@$(BIN)/ruff check
@@ -65,6 +68,17 @@ $(VENV)/.made:
 	if [ -n "$(UV)" ]; then $(UV) venv --quiet --allow-existing --seed --python "$$(command -v $(PYTHON))" $$site $(VENV); \
 	else $(PYTHON) -m venv $$site $(VENV) || { \
 	    echo "Python could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; fi
+	@touch $@
+
+# Servers of others, each in an environment of its own: what they pin is not for ours.
+package_phoenix := arize-phoenix
+package_mlflow := mlflow
+.cache/backends/%/.made:
+	@echo "Installing $(package_$*) into $(@D) ..."
+	@if [ -n "$(UV)" ]; \
+	    then $(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(@D) \
+	        && $(UV) pip install --quiet --python $(@D)/bin/python $(package_$*); \
+	    else $(PYTHON) -m venv $(@D) && $(@D)/bin/python -m pip install --quiet $(package_$*); fi
 	@touch $@
 
 # uv does not look at the base Python's packages, pip does.
