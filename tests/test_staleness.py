@@ -108,6 +108,16 @@ def test_versions_of_other_processes_come_with_their_ids(traces: Traces, version
     assert [link.attributes.get("rl.staleness") for link in traces.one("train").links] == [4, None]
 
 
+def test_a_version_that_is_none_is_said_and_left_out(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
+    """The links are there all the same."""
+    sync(2)
+    with rl_otel.step(0) as step, rl_otel.train():
+        step.consume(["a", "b"], policy_versions=["old", 1])
+    assert [link.attributes.get("rl.staleness") for link in traces.one("train").links] == [None, 1]
+    (record,) = caplog.records
+    assert record.getMessage() == "rl_otel: step(policy_versions='old'): not a whole number, left out"
+
+
 def test_what_is_not_known_is_absent(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
     """No version, no staleness; and none below 0, where the trainer never said that it has newer weights."""
     play("before")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from rl_otel import _figures, _record, _values, semconv
 from rl_otel._metrics import events
 from rl_otel._safety import say_once
+from rl_otel._spans import misuse
 
 if TYPE_CHECKING:
     from rl_otel._register import Played
@@ -39,17 +40,20 @@ class Consumed(NamedTuple):
     staleness: list[int]
 
 
-def consumed(runtime: Runtime, books: Books, ids: Ids, versions: Versions | None, current: int | None) -> Consumed:
+def consumed(
+    span: Span, runtime: Runtime, books: Books, ids: Ids, *, versions: Versions | None, current: int | None
+) -> Consumed:
     """Return links to trajectories that this step has not linked to yet, and the staleness of those.
 
     Args:
+        span: the step's.
         runtime: that knows what this process has played.
         books: of the step.
         ids: which.
         versions: that they began with, where this process does not know.
         current: the policy version of the trainer.
     """
-    trained = [each for each in _trained(runtime, list(ids), versions) if each.ids[1] not in books.linked]
+    trained = [each for each in _trained(span, runtime, list(ids), versions) if each.ids[1] not in books.linked]
     trained = list({each.ids[1]: each for each in trained}.values())
     books.linked.update(each.ids[1] for each in trained)
     stale = {each.ids[1]: age for each in trained if (age := _staleness(each, current)) is not None}
@@ -71,7 +75,7 @@ def put(span: Span, runtime: Runtime, what: Consumed) -> None:
         runtime.meter.add(events.Staleness(span.seen, what.staleness))
 
 
-def _trained(runtime: Runtime, ids: list[Any], versions: Versions | None) -> Iterator[Trained]:
+def _trained(span: Span, runtime: Runtime, ids: list[Any], versions: Versions | None) -> Iterator[Trained]:
     register = runtime.register
     given: Mapping[Any, int | None] = versions if isinstance(versions, Mapping) else dict(enumerate(versions or ()))
     for index, which in enumerate(ids):
@@ -84,7 +88,7 @@ def _trained(runtime: Runtime, ids: list[Any], versions: Versions | None) -> Ite
             name,
             register.find(name, attempt, segment),
             _group(name, played),
-            None if version is None else _values.argument(version, int),
+            misuse.argument(span, "policy_versions", version, int),
         )
 
 

@@ -80,13 +80,13 @@ class Step(Dropping):
         if runtime is None or books is None:
             return
         try:
-            train = books.training
-            if train is not None and train.recording:
-                current = train.attributes.get(semconv.POLICY_VERSION)
-                consume.put(train, runtime, consume.consumed(runtime, books, ids, policy_versions, current))
+            train = books.training if books.training is not None and books.training.recording else None
+            current = runtime.policy_version if train is None else train.attributes.get(semconv.POLICY_VERSION)
+            found = consume.consumed(self, runtime, books, ids, versions=policy_versions, current=current)
+            if train is None:
+                books.consumed.append(found)
             else:
-                current = runtime.policy_version
-                books.consumed.append(consume.consumed(runtime, books, ids, policy_versions, current))
+                consume.put(train, runtime, found)
         except Exception as error:
             _safety.pass_on(error)
             say("consume", "rl_otel: step.consume() takes ids or (id, attempt, segment): %s", error)
