@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import rl_otel
+from rl_otel import semconv
 from rl_otel._budget.rank import in_share
 from rl_otel.testing import Traces
 from tests.budgeted import Story, full, played, selector
@@ -79,3 +80,15 @@ def test_the_detail_that_is_kept_is_sent_on_demand() -> None:
     assert (report.sent + report.kept, report.pending, report.dropped) == (60, 0, 0)
     assert 10 < report.sent <= 30
     assert len(Traces(Path("runs/r")).all("generate")) == 50
+
+
+def test_of_many_waits_the_first_and_the_longest_are_shown() -> None:
+    """A generator that waits after each trajectory fills no back end; the next minute begins anew."""
+    select, left = selector(), []
+    for number, length in enumerate([0.01] * 70 + [0.5, 0.2, 0.6] + [0.01]):
+        story = Story((number + 1).to_bytes(16, "big"))
+        at = 100.0 if number == 73 else number / 10
+        story.add("wait", at, at + length, "wait", "", **{semconv.PHASE: "wait"})
+        left += [number] * len(played(story.records, select, finish=False).spans)
+    assert left == [*range(64), 70, 72, 73]
+    assert select.kept == 7

@@ -260,6 +260,9 @@ class Trace:
 
     def _phase(self, record: End, place: Place, late: Late) -> list[Send]:
         phase = self._ended(record)
+        if record.name == semconv.WAIT and not record.parent and not self._shows_wait(record, phase):
+            self.books.counts.kept += 1
+            return []
         # A phase with trajectories is always shown: without it they would have no parent.
         if self._repeats.count(record.name) and not len(phase.candidates):
             self._repeated(record, self.books.written(record, place, late))
@@ -273,6 +276,11 @@ class Trace:
         if said and not sent:
             self.books.counts.keep_said(record.span, said)
         return [*decision.sends, *([record] if sent else [])]
+
+    def _shows_wait(self, record: End, phase: Phase) -> bool:
+        """Whether a wait that is a trace of its own is shown."""
+        inside = len(phase.refs) or len(phase.candidates)
+        return bool(inside) or self.books.window.shows_wait(record.end - record.start, record.end)
 
     def _repeated(self, record: End, held: Held) -> None:
         replaced = self._repeats.hold(record.name, Repeat(record.end - record.start, held))

@@ -1,4 +1,4 @@
-"""Trajectories that are traces of their own: how much detail those of one minute show together."""
+"""What is a trace of its own: how much trajectories and waits of one minute show together."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rl_otel._budget.pace import Pace
 from rl_otel._budget.purse import Purse
 
 LENGTH: Final = 60_000_000_000  # ns
+_WAITS: Final = 64  # each of which is shown; of those after them in the minute the longest so far
 
 
 class Window:
@@ -23,6 +24,7 @@ class Window:
         self._until = 0
         self._purse = Purse(budget)
         self._pace = self._before = Pace()
+        self._waits = self._longest = 0
 
     def pays(self, duration: int, spans: int, size: int, now: int, *, tells: bool) -> bool:
         """Pay for the detail of a trajectory that ended, while half of the budget is left or where it tells more.
@@ -44,8 +46,16 @@ class Window:
         self._go_on(now)
         self._purse.overdraw(size, now)
 
+    def shows_wait(self, duration: int, now: int) -> bool:
+        """Whether a wait that ended is shown: a generator may wait after each of its trajectories."""
+        self._go_on(now)
+        longer, self._longest = duration > self._longest, max(duration, self._longest)
+        self._waits += 1
+        return self._waits <= _WAITS or longer
+
     def _go_on(self, now: int) -> None:
         if now >= self._until:
             self._until = now + LENGTH
             self._purse = Purse(self._budget)
             self._before, self._pace = self._pace, Pace()
+            self._waits = self._longest = 0
