@@ -69,7 +69,9 @@ for index in range(3):
         with ThreadPoolExecutor() as pool:
             loss: float = pool.submit(rl_otel.bind(decorated), [1]).result()
         assert_type(rl_otel.bind(decorated)([1]), float)
-        step.record(loss=loss, samples=4)
+        step.consume(["g/1", ("g/2", 1, 2)], policy_versions={"g/1": 3})
+        with rl_otel.wait("batch", buffer="gen"):
+            step.record(loss=loss, samples=4, dropped={"stale": ["g/3"]})
     assert_type(step.summary, dict[str, float | int])
 
 for number in rl_otel.steps(range(3)):
