@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+import pytest
 
 import rl_otel
 from rl_otel import semconv
 from rl_otel._budget.rank import in_share
-from rl_otel.testing import Traces
 from tests.budgeted import Story, full, played, selector
+from tests.shipping import arrived, names, ship
 
 if TYPE_CHECKING:
     from rl_otel._budget import Selector
+    from tests.receiver import Receiver
 
 
 def number_of(story: Story) -> int:
@@ -68,18 +69,26 @@ def test_one_that_is_larger_than_all_shows_its_totals() -> None:
     assert shown(select, [alone(1, 0, calls=120), alone(2, 1)]) == ([1, 2], [2])
 
 
-def test_the_detail_that_is_kept_is_sent_on_demand() -> None:
-    """Nothing is lost: the journal has it, and the delivery counts it as kept."""
-    rl_otel.configure(run_dir="runs", run_id="r", exporter=InMemorySpanExporter(), trace_budget=20)
+@pytest.mark.usefixtures("look_often")
+def test_the_detail_that_is_kept_is_sent_on_demand(receiver: Receiver) -> None:
+    """Nothing is lost, and nothing is decided twice: a replay leaves alone what was kept until it is asked for."""
+    rl_otel.configure(endpoint=receiver.http, run_dir="runs", run_id="run", trace_budget=20)
     for number in range(10):
         with rl_otel.trajectory(f"t{number}"):
             for _ in range(5):
                 with rl_otel.generate():
                     pass
-    report = rl_otel.shutdown()
-    assert (report.sent + report.kept, report.pending, report.dropped) == (60, 0, 0)
-    assert 10 < report.sent <= 30
-    assert len(Traces(Path("runs/r")).all("generate")) == 50
+    done = rl_otel.shutdown(timeout=60)
+    assert (done.sent + done.kept, done.pending, done.dropped) == (60, 0, 0)
+    assert done.kept >= 10
+    assert names(receiver)["trajectory"] == 10
+    assert ship(Path("runs/run"), receiver) == 0
+    assert len(arrived(receiver)) == done.sent
+    assert ship(Path("runs/run"), receiver, "--trajectory", "t9") == 0
+    (last,) = [span for span in receiver.spans if span.attributes.get("rl.trajectory.id") == "t9"]
+    assert sum(span.proto.parent_span_id == last.proto.span_id for span in receiver.spans) == 5
+    assert ship(Path("runs/run"), receiver, "--all") == 0
+    assert names(receiver) == {"trajectory": 10, "generate": 50}
 
 
 def test_of_many_waits_the_first_and_the_longest_are_shown() -> None:

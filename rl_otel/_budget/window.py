@@ -13,7 +13,7 @@ _WAITS: Final = 64  # each of which is shown; of those after them in the minute 
 
 
 class Window:
-    """What one minute may show, as a step may; the next begins with the first trajectory that ends after it.
+    """What one minute may show, as a step may. Minutes are those of the clock, so that a replay has the same.
 
     Args:
         budget: of a minute.
@@ -21,7 +21,7 @@ class Window:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._until = 0
+        self._minute = 0
         self._purse = Purse(budget)
         self._pace = self._before = Pace()
         self._waits = self._longest = 0
@@ -54,8 +54,9 @@ class Window:
         return self._waits <= _WAITS or longer
 
     def _go_on(self, now: int) -> None:
-        if now >= self._until:
-            self._until = now + LENGTH
+        minute = now // LENGTH
+        if minute > self._minute:
+            self._minute = minute
             self._purse = Purse(self._budget)
             self._before, self._pace = self._pace, Pace()
             self._waits = self._longest = 0
