@@ -45,20 +45,20 @@ def usual(numbers: range, at: float) -> list[Story]:
 
 
 def test_trajectories_of_a_minute_share_the_budget_of_a_step() -> None:
-    """Each leaves with its totals; half of the budget goes to whoever comes first, the next minute has its own."""
+    """Each leaves with its totals; three quarters go to whoever comes first, the next minute has its own."""
     select = selector(100)
     for numbers, at in ((range(1, 31), 0), (range(31, 61), 100)):
         leave, whole = shown(select, usual(numbers, at))
         assert leave == list(numbers)
         assert whole == list(numbers)[: len(whole)]
-        assert 40 <= len(whole) * 10 <= 60
+        assert 50 <= len(whole) * 10 <= 75
     assert (select.kept % 9, select.held) == (0, 0)
 
 
-def test_the_other_half_is_for_those_that_tell_more() -> None:
+def test_the_last_quarter_is_for_those_that_tell_more() -> None:
     """The failed and the slowest tenth are shown with all their calls as long as there is room, the usual are not."""
     select = selector(100)
-    shown(select, usual(range(1, 21), 0))
+    shown(select, usual(range(1, 12), 0))
     odd = [alone(30, 3, 0.5, failed=True), alone(31, 3, 0.5), alone(32, 4, 5.0), alone(33, 9, 0.5)]
     assert shown(select, odd) == ([30, 31, 32, 33], [30, 32])
 

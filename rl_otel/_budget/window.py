@@ -6,7 +6,7 @@ from typing import Final
 
 from rl_otel._budget.limits import Budget
 from rl_otel._budget.pace import Pace
-from rl_otel._budget.purse import Purse
+from rl_otel._budget.purse import NOTHING, Purse
 
 LENGTH: Final = 60_000_000_000  # ns
 _WAITS: Final = 64  # each of which is shown; of those after them in the minute the longest so far
@@ -27,7 +27,7 @@ class Window:
         self._waits = self._longest = 0
 
     def pays(self, duration: int, spans: int, size: int, now: int, *, tells: bool) -> bool:
-        """Pay for the detail of a trajectory that ended, while half of the budget is left or where it tells more.
+        """Pay for the detail of a trajectory that ended; the last quarter of the budget is for those that tell more.
 
         Args:
             duration: of the trajectory, in ns.
@@ -39,7 +39,8 @@ class Window:
         self._go_on(now)
         slow = self._pace.slow(duration) or self._before.slow(duration)
         self._pace.add(duration)
-        return (self._purse.half_full or tells or slow) and self._purse.pay(spans, size, now, detail=True)
+        rest = NOTHING if tells or slow else self._purse.part(4)
+        return self._purse.pay(spans, size, now, rest, detail=True)
 
     def add(self, size: int, now: int) -> None:
         """Pay for a trajectory's own span, which leaves whatever is left."""
