@@ -6,7 +6,7 @@ A journal is a file, and whatever wrote it may have been another version, anothe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rl_otel import semconv
 from rl_otel._figures import NANO, STAGES
@@ -30,7 +30,7 @@ def _number(value: Any) -> bool:
 
 
 def _duration(value: Any) -> bool:
-    return _number(value) and 0 <= value <= _LONGEST
+    return type(value) in (int, float) and 0 <= value <= _LONGEST
 
 
 def _rate(value: Any) -> bool:
@@ -78,17 +78,29 @@ _BY_CHECK: Final = {
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {name: check for check, names in _BY_CHECK.items() for name in names}
 
 
+_BY_VALUE: Final = frozenset({_counts, _duration, _rate, _share})  # for these a value's type does not say enough
+_MOST_SHAPES: Final = 1024
+_Plan: TypeAlias = list[tuple[str, Callable[[Any], bool]]]
+_plans: dict[tuple[Any, ...], _Plan] = {}  # what is left to check, by names and types: spans of a kind are alike
+
+
 def checked(attributes: Attributes) -> Attributes:
     """Return `attributes`, without those of ours that are of another kind than ours are."""
-    wrong = []
-    for name, value in attributes.items():
-        check = _CHECKS.get(name)
-        if check is None:
-            if name.startswith(_DROPPED) and not _count(value):
-                wrong.append(name)
-        elif not check(value):
-            wrong.append(name)
+    shape = (*attributes, *map(type, attributes.values()))
+    plan = _plans.get(shape)
+    if plan is None:
+        plan = _plan(attributes)
+        if len(_plans) < _MOST_SHAPES:
+            _plans[shape] = plan
+    wrong = [name for name, check in plan if not check(attributes[name])]
     return {name: value for name, value in attributes.items() if name not in wrong} if wrong else attributes
+
+
+def _plan(attributes: Attributes) -> _Plan:
+    """Return the checks that attributes of these names and types may fail."""
+    checks = ((name, _count if name.startswith(_DROPPED) else _CHECKS.get(name)) for name in attributes)
+    known = [(name, check) for name, check in checks if check is not None]
+    return [(name, check) for name, check in known if check in _BY_VALUE or not check(attributes[name])]
 
 
 def stages_of(attributes: Attributes) -> dict[str, int]:

@@ -46,7 +46,7 @@ class Run:
         last = max((source.restart for source in self.sources), default=0)
         told = [each.resource for each in self.sources if each.restart == last and each.role not in SERVING]
         sizes = [size for each in told if type(size := each.get(semconv.WORLD_SIZE)) is int and size <= _MOST_RANKS]
-        ranks = {each.get(semconv.RANK) for each in told}
+        ranks = {rank for each in told if type(rank := each.get(semconv.RANK)) is int}
         world = max(sizes, default=0)
         return [rank for rank in range(world) if rank not in ranks], world
 
