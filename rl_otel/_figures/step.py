@@ -241,8 +241,11 @@ def _timing(phases: Iterable[Phase], start: int, end: int) -> dict[str, int]:
 def _rollout(trajectories: Iterable[Trajectory], phases: Iterable[Phase], *, evaluates: bool) -> Rollout | None:
     kinds = (semconv.ROLLOUT, semconv.EVAL)
     around = [phase for phase in phases if phase.name in kinds and phase.evaluates == evaluates]
+    played = [each for each in trajectories if (each.mode == semconv.MODE_EVAL) == evaluates]
+    if not around and not played:
+        return None
     figures = joined(
-        [each for each in trajectories if (each.mode == semconv.MODE_EVAL) == evaluates],
+        played,
         [(phase.start, phase.end) for phase in around],
         [phase.attributes for phase in around],
         [phase.direct for phase in around if phase.direct is not None],
