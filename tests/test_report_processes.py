@@ -242,8 +242,8 @@ def test_a_step_whose_driver_is_missing_is_said(capsys: pytest.CaptureFixture[st
     ("here", "told"),
     [
         ((0, 1, 2, 3), ""),
-        ((0, 1, 3), "of 4 ranks rank 2 left no journal here: copy those of other hosts into runs/r"),
-        ((0,), "of 4 ranks 3 ranks, the first of them 1, left no journal here: copy those of other hosts into runs/r"),
+        ((0, 1, 3), "rank 2 of 4 trainers left no journal here: copy those of other hosts into runs/r"),
+        ((0,), "ranks 1 to 3 of 4 trainers left no journal here: copy those of other hosts into runs/r"),
     ],
 )
 def test_ranks_that_left_no_journal_are_said(

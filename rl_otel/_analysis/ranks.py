@@ -73,7 +73,7 @@ def absent(sources: Iterable[Source]) -> dict[str, tuple[int, list[int]]]:
     last = max((source.restart for source in sources), default=0)
     worlds: dict[str, tuple[int, set[int]]] = {}
     for source in sources:
-        if source.restart == last:
+        if source.restart == last and source.role not in SERVING:
             role, (rank, size) = source.role, _figures.place_of(source.resource)
             known, ranks = worlds.get(role, (0, set()))
             worlds[role] = max(known, size), ranks | {rank}

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rl_otel._analysis import Analysis, absent
+from rl_otel._analysis import Analysis
 from rl_otel._cli.common import add_verb, chosen_run, complain, seldom_collected
 from rl_otel._read import Also, Run
 from rl_otel._render import (
-    absent_lines,
     again_lines,
     detail_lines,
     missing_lines,
@@ -74,8 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             shown = _one_step(analysis, terminal, arguments.step)
     if arguments.also and also.strange:
         recorded.problems.append(f"{also.strange} spans of other traces than those of this run's steps are left out")
-    absences = absent_lines(absent(recorded.sources))
-    for problem in (*recorded.problems, *absences, *missing_lines(analysis, recorded)):
+    for problem in (*recorded.problems, *missing_lines(analysis, recorded)):
         complain("report", problem)
     if not shown:
         complain("report", _nothing(analysis, recorded, arguments.step))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rl_otel import semconv
-from rl_otel._identity import SERVING
 from rl_otel._journal import CHUNK, SUFFIX, base_of, journals
 from rl_otel._read.source import Source
 
@@ -39,16 +38,6 @@ class Run:
     def lost(self) -> int:
         """How many spans never reached a journal, as far as their processes could still say so."""
         return sum(sum(source.lost.values()) for source in self.sources)
-
-    @property
-    def missing(self) -> tuple[list[int], int]:
-        """The ranks of the last attempt of which there is no journal, and how many ranks it has."""
-        last = max((source.restart for source in self.sources), default=0)
-        told = [each.resource for each in self.sources if each.restart == last and each.role not in SERVING]
-        sizes = [size for each in told if type(size := each.get(semconv.WORLD_SIZE)) is int and size <= _MOST_RANKS]
-        ranks = {rank for each in told if type(rank := each.get(semconv.RANK)) is int}
-        world = max(sizes, default=0)
-        return [rank for rank in range(world) if rank not in ranks], world
 
     def batches(self) -> Iterator[Batch]:
         """Yield the records of all processes in the order of time, as nearly as whole batches can be."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from rl_otel._render.missing import missing_lines
 from rl_otel._render.openings import open_lines, open_summary
-from rl_otel._render.ranks import absent_lines, again_lines, run_rank_lines
+from rl_otel._render.ranks import again_lines, run_rank_lines
 from rl_otel._render.step import detail_lines, outside_lines, table_lines, wasted_lines
 
 __all__ = [
-    "absent_lines",
     "again_lines",
     "detail_lines",
     "missing_lines",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rl_otel._analysis import Analysis
+from rl_otel._analysis import Analysis, absent
 from rl_otel._read import Run
-from rl_otel._table import cut, short
+from rl_otel._table import counted, cut, numbered, short
 
 _TOLD = 100_000_000  # ns: what clocks of hosts that are set by a server differ by changes no figure
 _LONGEST = 64  # characters of a host's name
@@ -17,10 +17,9 @@ def missing_lines(analysis: Analysis, run: Run) -> list[str]:
         first, last = min(analysis.rootless), max(analysis.rootless)
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
         lines.append(f"spans of {steps} are here, but no journal has the beginning: that of the driver is missing")
-    ranks, world = run.missing
-    if ranks:
-        which = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks, the first of them {ranks[0]},"
-        lines.append(f"of {world} ranks {which} left no journal here: copy those of other hosts into {run.folder}")
+    for role, (size, ranks) in absent(run.sources).items():
+        which = f"{numbered('rank', ranks)} of {counted(size, role or 'rank')}"
+        lines.append(f"{which} left no journal here: copy those of other hosts into {run.folder}")
     if run.lost:
         lines.append(f"{run.lost} spans never reached a journal and are missing here")
     return lines

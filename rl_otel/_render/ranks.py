@@ -44,14 +44,6 @@ def again_lines(analysis: Analysis, restarts: int) -> list[str]:
     return wrapped(f"Restarted {times}" + (f": {numbered('step', again)} {was} done again" if again else ""))
 
 
-def absent_lines(absent: dict[str, tuple[int, list[int]]]) -> list[str]:
-    """Return a sentence for each role of which ranks are missing."""
-    return [
-        f"nothing came from {numbered('rank', ranks)} of {counted(size, role or 'process')}"
-        for role, (size, ranks) in absent.items()
-    ]
-
-
 def _table(title: str, figures: RankFigures) -> list[str]:
     heads = "".join(head.rjust(_COLUMN) for head in ("min", "median", "max"))
     head = f"  {title:<{_WIDTH}}{heads}  slowest"
@@ -72,4 +64,4 @@ def _row(row: Among) -> str:
     return f"  {label:<{_WIDTH}}{times}{who}"
 
 
-__all__ = ["absent_lines", "again_lines", "rank_lines", "run_rank_lines"]
+__all__ = ["again_lines", "rank_lines", "run_rank_lines"]
