@@ -14,7 +14,6 @@ from rl_otel._read.source import Source
 
 _TOGETHER: Final = 4 << 20  # bytes of all journals that are read at once, each at least
 _LEAST: Final = 1 << 16
-_MOST_RANKS: Final = 1 << 20  # that are believed
 _NEVER: Final = 1 << 63
 
 
