@@ -15,6 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 import rl_otel
 from rl_otel import context
 from rl_otel._budget import in_share
+from tests import metrics
 
 if TYPE_CHECKING:
     from rl_otel.testing import Traces
@@ -547,6 +548,21 @@ def test_a_trajectory_that_ends_under_a_carrier_is_counted_here(recording: None)
     assert runtime is not None
     assert runtime.meter is not None
     assert rl_otel.flush().kept == 1
+
+
+def test_a_call_that_both_sides_record_is_counted_by_its_caller(recording: None) -> None:
+    """The server's span of a step is in the trace, and in no metric: the step would count twice. Others count."""
+    call = spell("env.step", t=1)
+    with context.use(call), rl_otel.env_step("maze"), rl_otel.generate(purpose="judge") as judge:
+        judge.record(output_tokens=3)
+    with context.use(spell("trajectory")), rl_otel.env_step("maze"):
+        pass
+    with context.use(spell("generate", t=1)), rl_otel.generate() as generation:
+        generation.record(output_tokens=5)
+    counted = metrics.now()
+    assert sum(point.proto.count for point in counted["rl.env.step.duration"]) == 1
+    assert sum(point.proto.count for point in counted["rl.generate.duration"]) == 1
+    assert [point.value for point in counted["rl.tokens"]] == [3]
 
 
 # --- without configure() ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         """What is around a call: a trajectory, or a rollout."""
 
         environment: str | None
+        counted_elsewhere: str
 
 
 _MANY: Final = 1024  # items, two a call: when our thread is called
@@ -50,8 +51,12 @@ class Calls:
 
     def take(self, call: End, around: Played | None) -> None:
         """Take a call that has ended; `around` is what gathers its figures."""
-        pending = self._pending
-        pending += (call, None if around is None else around.environment)
+        pending, environment = self._pending, None
+        if around is not None:
+            if around.counted_elsewhere == call.name:
+                return
+            environment = around.environment
+        pending += (call, environment)
         if len(pending) > _MANY:
             self._hurry()
 

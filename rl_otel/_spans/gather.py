@@ -20,6 +20,8 @@ class Gathering:
     Several threads may add at once: each addition is one atomic operation on a list, sums are made at the end.
     """
 
+    counted_elsewhere = ""  # the name of a call that this process records and another, which made it, counts
+
     def __init__(self, owner: str, around: Gathering | None) -> None:
         self.is_trajectory = owner == semconv.TRAJECTORY  # else its owner is a rollout or an eval
         self.counts_turns = self.is_trajectory

@@ -50,11 +50,16 @@ class RemoteBooks(Books):
 
 
 class RemoteGathering(Gathering):
-    """What is around calls inside a trajectory of another process, where its turns are not known."""
+    """What is around calls inside a trajectory of another process, where its turns are not known.
 
-    def __init__(self, *, shown: bool) -> None:
+    Args:
+        kind: of the span there. One of the same name here is the other side of that call, not another one.
+        shown: whether the calls of that trajectory are sent.
+    """
+
+    def __init__(self, kind: str, *, shown: bool) -> None:
         super().__init__(semconv.TRAJECTORY, None)
-        self.counts_turns, self.shown = False, shown
+        self.counted_elsewhere, self.counts_turns, self.shown = kind, False, shown
         self.children, self.versions, self.tokens = _Dropping(), _Dropping(), _Dropping()
         self.trajectories = _Dropping()
 
@@ -113,7 +118,7 @@ class Remote(Span):
         self.name, self.mode, self._attributes = origin.kind, origin.mode, {}
         self._trace, self._span, self._flags = origin.trace, origin.span, _record.SAMPLED if origin.sampled else 0
         self.step = None if origin.step is None else RemoteBooks(origin.step, origin)
-        self.gathering = RemoteGathering(shown=origin.detail) if origin.inside else None
+        self.gathering = RemoteGathering(origin.kind, shown=origin.detail) if origin.inside else None
         self.enclosing, self.began, self.finished = ambient.current(), now(), 0
         if runtime is not None:
             self._tell(runtime, origin)
