@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
+from typing import Final
 
 import pytest
 
@@ -21,6 +23,7 @@ grpc = pytest.mark.needs(part="grpc")
 gymnasium = pytest.mark.needs(part="gymnasium")
 httpx = pytest.mark.needs(part="httpx")
 mpich = pytest.mark.needs(part="mpich")
+namespaces = pytest.mark.needs(part="namespaces")
 numpy = pytest.mark.needs(part="numpy")
 openai = pytest.mark.needs(part="openai")
 prometheus = pytest.mark.needs(part="prometheus")
@@ -33,6 +36,9 @@ tensorboard = pytest.mark.needs(part="tensorboard")
 torch = pytest.mark.needs(part="torch")
 tqdm = pytest.mark.needs(part="tqdm")
 
+#: Lets a process have hosts of its own, as network namespaces, also where it is not root's.
+UNSHARE: Final = ("unshare", "--map-root-user", "--net", "--uts")
+
 #: Programs of the stack, not modules.
 _STACK = {"prometheus": (programs.PROMETHEUS,), "stack": programs.ALL}
 
@@ -41,12 +47,22 @@ def missing(part: str) -> str | None:
     """Return why a test that needs `part`, a module or programs, cannot run here, or None."""
     if part == "gcc":
         return None if shutil.which(part) else f"there is no {part}"
+    if part == "namespaces":
+        return None if _can_make_hosts() else "this user may not make network namespaces: unshare, ip"
     if part in _STACK:
         absent = [program.name for program in _STACK[part] if programs.find(program) is None]
         return f"not here: {', '.join(absent)}; build them: python -m stack build" if absent else None
     if importlib.util.find_spec(part) is None:
         return f"{part} is not installed: pip install -e '.[test]'"
     return None
+
+
+def _can_make_hosts() -> bool:
+    cable = "ip link add name cable type veth peer name eth0"
+    try:
+        return subprocess.run([*UNSHARE, "sh", "-c", cable], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def check(item: pytest.Item) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 import rl_otel
 from rl_otel import _cli
 from tests import needs
+from tests.process import run as script
 from tests.shipping import play_step
 from tests.stack.running import Stack, agent, by_id
 from tests.waiting import until
@@ -170,6 +172,52 @@ def test_an_agent_keeps_what_no_gateway_takes(stack: Stack, tmp_path: Path) -> N
     stack.command("up")
     with agent(tmp_path / "queue", gateway):
         assert_same(in_jaeger(stack, expected), expected)
+
+
+#: Many processes that send at once, after one wait for all.
+MANY = """
+    import os
+    import sys
+    import rl_otel
+    from tests.shipping import play_step
+
+    rl_otel.configure("many", run_dir="runs", run_id="many")
+    ready, begin = os.pipe(), os.pipe()
+    children = []
+    for number in range(64):
+        if not (child := os.fork()):
+            os.close(begin[1])
+            os.write(ready[1], b".")
+            os.read(begin[0], 1)  # until nobody holds the other side any more
+            for index in range(3):
+                play_step(index, trajectories=2, turns=2)
+            delivered = rl_otel.shutdown(timeout=60.0)
+            os._exit(delivered.sent != 3 * 12 or delivered.pending + delivered.kept + delivered.dropped)
+        children.append(child)
+    for child in children:
+        os.read(ready[0], 1)
+    os.close(begin[1])
+    play_step(0, trajectories=2, turns=2)
+    failed = [child for child in children if os.waitpid(child, 0)[1]]
+    for index in range(1, 3):
+        play_step(index, trajectories=2, turns=2)
+    rl_otel.shutdown(timeout=60.0)
+    sys.exit(str(failed) if failed else 0)
+"""
+
+
+@pytest.mark.once
+def test_many_processes_send_into_one_collector(stack: Stack) -> None:
+    """Of 64 processes that send at the same time every span arrives, and each step is one trace of all of them."""
+    script(MANY, env={"OTEL_EXPORTER_OTLP_ENDPOINT": stack.endpoint}, timeout=240.0)
+    expected = exported(Path("runs/many"))
+    assert len(traces_of(expected)) == 3
+    found = in_jaeger(stack, expected)
+    assert_same(found, expected)
+    steps = [span for span in found.values() if span.name == "step"]
+    processes = Counter(span.proto.trace_id for span in steps)
+    assert set(processes.values()) == {65}
+    assert len({span.resource["service.instance.id"] for span in steps}) == 65
 
 
 def test_a_step_as_large_as_any_budget_comes_back_whole(stack: Stack) -> None:
