@@ -24,54 +24,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, pstdev
 
-import gymnasium
 import torch
 import torch.distributed as dist
-from gymnasium.envs.toy_text.frozen_lake import generate_random_map
+from lake import SANDBOXES, TextLake
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 import rl_otel
 
-MOVES = {"left": 0, "down": 1, "right": 2, "up": 3}
-TILES = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
 VOCABULARY = ("<start>", "left", "down", "right", "up", "stop", "ice", "hole", "goal", "wall")
 TOKENS = {word: token for token, word in enumerate(VOCABULARY)}
 
 SIZE, TURNS, WORDS = 4, 12, 3  # of the lake; of a trajectory and of a turn, at most
-SANDBOXES, SLOW, LATENCY = 32, 13, 0.1  # number 13 takes 100 ms longer a call, as one on a crowded node would
 EPOCHS, MINIBATCH, CLIP, KL = 2, 32, 0.2, 0.005
 RANK, RANKS = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-
-
-class TextLake:
-    """FrozenLake in words. It blocks, as most environments do: call it from a thread."""
-
-    def __init__(self, sandbox: int) -> None:
-        self.latency = LATENCY if sandbox == SLOW else 0.0
-
-    def reset(self, map_seed: int) -> str:
-        time.sleep(self.latency)
-        self.tiles = generate_random_map(SIZE, seed=map_seed)
-        self.lake = gymnasium.make("FrozenLake-v1", desc=self.tiles, is_slippery=False)
-        self.place, _ = self.lake.reset()
-        self.turns = 0
-        return self.look()
-
-    def step(self, words: list[str]) -> tuple[str, float, bool, bool]:
-        """Walk the words that are moves. Returns observation, reward, terminated, truncated."""
-        time.sleep(self.latency)
-        self.turns += 1
-        reward, terminated = 0.0, False
-        for word in words:
-            if word in MOVES and not terminated:
-                self.place, reward, terminated, _, _ = self.lake.step(MOVES[word])
-        return self.look(), float(reward), terminated, self.turns == TURNS and not terminated
-
-    def look(self) -> str:
-        row, column = divmod(self.place, SIZE)
-        around = (row, column - 1), (row + 1, column), (row, column + 1), (row - 1, column)
-        return " ".join(TILES[self.tiles[r][c]] if {r, c} <= set(range(SIZE)) else "wall" for r, c in around)
 
 
 class Policy(nn.Module):
@@ -146,9 +112,9 @@ class Engine:
         self.write([trajectory for trajectory in batch if trajectory.tokens[-1] != TOKENS["stop"]], words - 1)
 
 
-async def play(engine: Engine, group: str, sample: int, sandbox: int, seed: int) -> Trajectory:
+async def play(engine: Engine, lake: TextLake, group: str, sample: int, seed: int) -> Trajectory:
     """One trajectory: read, write, walk, until the goal, a hole or the last turn."""
-    started, lake, map_seed = time.perf_counter(), TextLake(sandbox), random.Random(f"{seed} {group}").getrandbits(31)
+    started, map_seed = time.perf_counter(), random.Random(f"{seed} {group}").getrandbits(31)
     me = Trajectory(random.Random(f"{seed} {group} {sample}"), torch.zeros(1, 1, engine.policy.recur.hidden_size))
     with rl_otel.trajectory(group=group, sample=sample) as trajectory:
         with rl_otel.env_reset("frozen-lake"):
@@ -164,7 +130,7 @@ async def play(engine: Engine, group: str, sample: int, sandbox: int, seed: int)
             me.read(text)
             me.reward += reward
             done = terminated or truncated
-        trajectory.record({"sandbox": sandbox}, reward=me.reward)
+        trajectory.record({"sandbox": lake.sandbox}, reward=me.reward)
     me.id, me.seconds = trajectory.id, time.perf_counter() - started
     return me
 
@@ -172,9 +138,27 @@ async def play(engine: Engine, group: str, sample: int, sandbox: int, seed: int)
 async def collect(engine: Engine, groups: list[str], size: int, seed: int) -> list[list[Trajectory]]:
     """All groups at once; each plays `size` times on a map of its own."""
     starts = [(group, sample) for group in groups for sample in range(size)]
-    plays = [play(engine, *start, number % SANDBOXES, seed) for number, start in enumerate(starts)]
+    plays = [
+        play(engine, TextLake(number % SANDBOXES, SIZE, TURNS), *start, seed) for number, start in enumerate(starts)
+    ]
     played = await asyncio.gather(*plays)
     return [played[first : first + size] for first in range(0, len(played), size)]
+
+
+def useful(group: list[Trajectory]) -> bool:
+    """Whether something can be learned from comparing its trajectories."""
+    return len({t.reward for t in group}) > 1
+
+
+def advantages(played: list[list[Trajectory]]) -> list[Trajectory]:
+    """Compare each trajectory with its group; return those of groups that are useful."""
+    batch = []
+    for group in filter(useful, played):
+        average, spread = mean(t.reward for t in group), pstdev(t.reward for t in group)
+        for t in group:
+            t.advantage = (t.reward - average) / spread
+        batch += group
+    return batch
 
 
 def logprobs(policy: Policy, tokens: Tensor) -> Tensor:
@@ -241,14 +225,9 @@ async def run(steps: int, groups: int, size: int, seed: int) -> tuple[list[float
             with rl_otel.rollout() as rollout:
                 maps = [str((i * groups + n) * RANKS + RANK) for n in range(groups)]
                 played = await collect(engine, maps, size, seed)
-                useful = [group for group in played if len({t.reward for t in group}) > 1]
-                rollout.record(dropped={"zero_variance": (groups - len(useful)) * size})
+                rollout.record(dropped={"zero_variance": size * sum(not useful(group) for group in played)})
             with rl_otel.advantage():
-                for group in useful:
-                    average, spread = mean(t.reward for t in group), pstdev(t.reward for t in group)
-                    for t in group:
-                        t.advantage = (t.reward - average) / spread
-                batch = [t for group in useful for t in group]
+                batch = advantages(played)
             if least(len(batch)):
                 step.record(loss=learn(policy, reference, adam, batch), samples=len(batch))
             with rl_otel.weight_sync() as weight_sync:

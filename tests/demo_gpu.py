@@ -99,12 +99,13 @@ def main() -> None:
     script = nvml.Script(Path(tempfile.mkdtemp()) / "nvml")
     os.environ[nvml.SCRIPT] = str(script.path)
     nvml.library()
-    demo = str(Path(__file__).parent.parent / "examples" / "grpo.py")
+    examples = Path(__file__).parent.parent / "examples"
     device = LiveCuda(Device(uuid=nvml.uuid(0)))
     with installed(device, alone=False) as cuda, Tensors(cuda) as tensors:
         script.set(nvml.Device(nvml.uuid(0)))
         threading.Thread(target=drive, args=(script, cuda, tensors), daemon=True).start()
-        runpy.run_path(demo, run_name="__main__")
+        sys.path.insert(0, str(examples))  # as Python does for a script
+        runpy.run_path(str(examples / "grpo.py"), run_name="__main__")
 
 
 if __name__ == "__main__":
