@@ -255,6 +255,7 @@ def test_ranks_that_left_no_journal_are_said(
         if rank == 0:
             one_step(maker, 0)
     process("engine", "generator", 9, **{semconv.WORLD_SIZE: 8})
+    process("child", "worker", 8, rank=0, **{semconv.WORLD_SIZE: 4})
     code, _, error = reported(capsys, str(RUN))
     assert (code, error) == (0, f"rl-otel report: {told}\n" if told else "")
 

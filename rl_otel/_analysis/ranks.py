@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rl_otel import _figures, _record, semconv
-from rl_otel._identity import SERVING
+from rl_otel._identity import SERVING, WORKER
 from rl_otel._read import Source
+
+_WITHOUT_RANKS: Final = SERVING | {WORKER}  # what they say is the rank of the process that started them
 
 
 def rank_of(source: Source) -> int:
@@ -73,7 +76,7 @@ def absent(sources: Iterable[Source]) -> dict[str, tuple[int, list[int]]]:
     last = max((source.restart for source in sources), default=0)
     worlds: dict[str, tuple[int, set[int]]] = {}
     for source in sources:
-        if source.restart == last and source.role not in SERVING:
+        if source.restart == last and source.role not in _WITHOUT_RANKS:
             role, (rank, size) = source.role, _figures.place_of(source.resource)
             known, ranks = worlds.get(role, (0, set()))
             worlds[role] = max(known, size), ranks | {rank}
