@@ -40,8 +40,7 @@ import rl_otel
 
 SIZE, TURNS = 3, 6  # of a lake, of a trajectory: small enough to learn in seconds
 GENERATORS, GROUP = 2, 8  # processes; trajectories that start on the same map
-BATCH, CAPACITY = 4, 8  # groups of a step; of the buffer
-STALEST = 3  # versions that a group may be behind when it is trained on
+BATCH = 4  # groups of a step
 PATIENCE = 120  # s until a trainer without a batch gives up
 
 spawn = multiprocessing.get_context("spawn")  # torch and its threads do not survive a fork
@@ -128,14 +127,14 @@ async def fill(number: int, shared: Shared, port: int, seed: int) -> None:
 
 
 @rl_otel.role("trainer")
-def train(steps: int, policy: grpo.Policy, shared: Shared) -> list[dict[str, float]]:
+def train(steps: int, stalest: int, policy: grpo.Policy, shared: Shared) -> list[dict[str, float]]:
     """Learn from what is in the buffer, and publish. Returns each step's figures."""
     reference, adam = deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=3e-3)
     figures = []
     for i in range(steps):  # i is also the version of the policy
         with rl_otel.step(i) as step:
             with rl_otel.wait("batch"):
-                groups, stale = take(shared.buffer, i)
+                groups, stale = take(shared.buffer, i - stalest)
             with rl_otel.advantage():
                 batch = grpo.advantages(groups)
             everyone = [sample for group in groups for sample in group]
@@ -150,13 +149,13 @@ def train(steps: int, policy: grpo.Policy, shared: Shared) -> list[dict[str, flo
     return figures
 
 
-def take(buffer: Any, version: int) -> tuple[list[list[Sample]], list[str]]:
-    """Wait for a batch. Returns its groups, and the ids of what came too late for this version."""
+def take(buffer: Any, oldest: int) -> tuple[list[list[Sample]], list[str]]:
+    """Wait for a batch of that version or newer. Returns its groups, and the ids of what is too stale."""
     groups: list[list[Sample]] = []
     stale: list[str] = []
     while len(groups) < BATCH:
         group = buffer.get(timeout=PATIENCE)
-        if version - group[0].version <= STALEST:
+        if group[0].version >= oldest:
             groups.append(group)
         else:
             stale += [sample.id for sample in group]
@@ -164,11 +163,13 @@ def take(buffer: Any, version: int) -> tuple[list[list[Sample]], list[str]]:
 
 
 def tell(i: int, figures: dict[str, float]) -> None:
-    print(
-        f"Step {i:2}: reward {figures['reward']:.2f}, waited {figures['timing/wait']:.2f} s "
-        f"of {figures['timing/step']:.2f} s, buffer {figures['async/groups_buffer_qsize']} of {CAPACITY}, "
-        f"stalest {figures.get('async/staleness_max', 'unknown')}, too stale {figures.get('dropped/stale', 0)}"
-    )
+    line = f"Step {i:2}: reward {figures['reward']:.2f}"
+    if "timing/step" in figures:  # with OTEL_SDK_DISABLED=true the summary is empty
+        line += f", waited {figures['timing/wait']:.2f} s of {figures['timing/step']:.2f} s"
+        line += f", buffer {figures['async/groups_buffer_qsize']} of {figures['async/groups_buffer_maxsize']}"
+        line += f", stalest {figures.get('async/staleness_max', 'unknown')}"
+        line += f", too stale {figures.get('dropped/stale', 0)}"
+    print(line)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -179,11 +180,11 @@ def prepare(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def run(steps: int, seed: int) -> list[dict[str, float]]:
+def run(steps: int, stalest: int, capacity: int, seed: int) -> list[dict[str, float]]:
     """Start the other processes, train, and end them."""
     policy = grpo.Policy()
-    shared = Shared(Weights(policy), spawn.Queue(CAPACITY), spawn.Event())
-    rl_otel.buffer("groups", size=shared.buffer.qsize, capacity=CAPACITY)
+    shared = Shared(Weights(policy), spawn.Queue(capacity), spawn.Event())
+    rl_otel.buffer("groups", size=shared.buffer.qsize, capacity=capacity)
     shared.weights.publish(policy, 0)
     server = subprocess.Popen([sys.executable, lake.__file__], stdout=subprocess.PIPE, text=True)  # noqa: S603
     port = int(server.stdout.readline())
@@ -191,7 +192,7 @@ def run(steps: int, seed: int) -> list[dict[str, float]]:
     for generator in generators:
         generator.start()
     try:
-        return train(steps, policy, shared)
+        return train(steps, stalest, policy, shared)
     finally:
         shared.done.set()
         while any(generator.is_alive() for generator in generators):
@@ -204,24 +205,25 @@ def run(steps: int, seed: int) -> list[dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=36)
+    parser.add_argument("--stalest", type=int, default=3, help="versions that what is trained on may be behind")
+    parser.add_argument("--capacity", type=int, default=8, help="groups that the buffer takes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--run-dir", type=Path, default="rl-otel-runs")
     args = parser.parse_args()
     prepare(args.seed)
 
     rl_otel.configure(service_name="async-grpo", run_dir=args.run_dir)
-    figures = run(args.steps, args.seed)
+    figures = run(args.steps, args.stalest, args.capacity, args.seed)
     delivered = rl_otel.shutdown()
 
     rewards = [each["reward"] for each in figures]
-    waited, lasted = (sum(each[f"timing/{what}"] for each in figures) for what in ("wait", "step"))
-    print(f"""
-Reward: {mean(rewards[:5]):.3f} in the first five steps, {mean(rewards[-5:]):.3f} in the last five
-Waits: the trainer {waited:.1f} of {lasted:.1f} s, for its batches
-Staleness: at most {max(each.get("async/staleness_max", 0) for each in figures)} versions; \
-{sum(each.get("dropped/stale", 0) for each in figures)} trajectories were too stale""")
+    print(f"\nReward: {mean(rewards[:5]):.3f} in the first five steps, {mean(rewards[-5:]):.3f} in the last five")
     if not delivered.folder:
         return  # OTEL_SDK_DISABLED=true: nothing was recorded
+    waited, lasted = (sum(each[f"timing/{what}"] for each in figures) for what in ("wait", "step"))
+    stalest = max((each["async/staleness_max"] for each in figures if "async/staleness_max" in each), default="unknown")
+    print(f"Waits: the trainer {waited:.1f} of {lasted:.1f} s, for its batches")
+    print(f"Staleness: at most {stalest} versions; {sum(each.get('dropped/stale', 0) for each in figures)} too stale")
     if delivered.sent or delivered.pending:
         print(f"Sent by the trainer: {delivered.sent} spans, {delivered.pending} pending, {delivered.dropped} dropped")
     tool = "rl-otel" if shutil.which("rl-otel") else f"{os.path.relpath(sys.executable)} -m rl_otel"

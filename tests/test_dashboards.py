@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import yaml
 
+from stack.programs import CONFIGS
 from tests import needs
-from tests.process import run as script
 from tests.stack.running import Stack, by_id
 from tests.test_demo import SHORT, command, finish, python
 from tests.waiting import until
@@ -21,27 +22,15 @@ if TYPE_CHECKING:
     from tests.otlp import ReceivedSpan
 
 pytestmark = [
-    needs.stack, needs.torch, needs.gymnasium, needs.gcc, needs.pynvml, pytest.mark.once, pytest.mark.timeout(300)
+    needs.stack, needs.torch, needs.gymnasium, needs.gcc, needs.pynvml, pytest.mark.once, pytest.mark.timeout(600)
 ]  # fmt: skip
 
-DASHBOARDS = Path(__file__).parent.parent / "collector" / "grafana" / "dashboards"
-#: What the demo has not: a trainer that waits for its buffer, and a weight sync of parts.
-ASYNCHRONOUS = """
-    import rl_otel
-    rl_otel.configure("asynchronous")
-    rl_otel.buffer("replay", size=lambda: 3, capacity=8)
-    for index in range(4):
-        with rl_otel.step(index):
-            with rl_otel.wait("batch"), rl_otel.rollout() as rollout:
-                rollout.record(dropped={"stale": 2})
-            with rl_otel.weight_sync() as weight_sync, weight_sync.part("transfer"):
-                pass
-        rl_otel.flush()
-    rl_otel.shutdown()
-"""
+DASHBOARDS = CONFIGS / "grafana" / "dashboards"
+#: With so small a buffer and no staleness, groups are dropped and the buffer is full and empty by turns.
+ASYNCHRONOUS = ["examples/async_grpo.py", "--steps", "10000", "--stalest", "0", "--capacity", "2"]
+DROPPED = 'rate(rl_trajectories_dropped_total{rl_trajectories_dropped_reason="stale"}[1m])'
 #: Panels that stay empty, and one curve of a panel.
 EMPTY = {
-    "async Staleness": "no metric of that name yet",
     "telemetry Collector: sent and failed: {{job}} {{exporter}} failed": "nothing has failed",
 }
 
@@ -53,6 +42,10 @@ class Sent(NamedTuple):
     spans: list[ReceivedSpan]
     began: float
 
+    def over_time(self, query: str) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+        """Return labels of the series of a query, and their times and values each second so far."""
+        return self.stack.prometheus.query_range(query, self.began, time.time(), 1.0)
+
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
@@ -61,8 +54,14 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
         environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": stack.endpoint, "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
         demo = ["-m", "tests.demo_gpu", "--run-dir", folder, "--steps", "9", *SHORT]
         run = finish(python(*demo, **environment), folder)
-        script(ASYNCHRONOUS, env=environment | {"RL_OTEL_RUN_DIR": str(folder / "asynchronous")})
-        yield Sent(stack, list(by_id(command("export", run.folder)).values()), began)
+        sent = Sent(stack, list(by_id(command("export", run.folder)).values()), began)
+        asynchronous = python(*ASYNCHRONOUS, "--run-dir", folder / "asynchronous", RL_OTEL_PRINT="0", **environment)
+        try:
+            until(lambda: all(map(sent.over_time, [*conditions(), DROPPED])), seconds=240.0)
+        finally:
+            asynchronous.send_signal(signal.SIGINT)  # it has seen enough, and is left as a reader leaves it
+            asynchronous.communicate()
+        yield sent
 
 
 def seconds(spans: list[ReceivedSpan]) -> float:
@@ -105,6 +104,24 @@ def test_an_exemplar_opens_in_jaeger(sent: Sent) -> None:
     assert sent.stack.trace(labels["trace_id"])[bytes.fromhex(labels["span_id"])].name == "trajectory"
 
 
+def conditions() -> list[str]:
+    """Return when the alerts on buffers fire, if it lasts."""
+    (group,) = yaml.safe_load((CONFIGS / "alerts.yaml").read_text())["groups"]
+    found = [rule["expr"] for rule in group["rules"] if rule["alert"].startswith("Buffer")]
+    assert len(found) == 2
+    return found
+
+
+def test_a_buffer_is_starved_while_its_trainer_waits_and_full_while_it_learns(sent: Sent) -> None:
+    """The alerts' conditions hold in the asynchronous demo by turns, never both, and only for its buffer."""
+    times = []
+    for condition in conditions():
+        series = sent.over_time(condition)
+        assert {labels["rl_buffer_name"] for labels, _ in series} == {"groups"}
+        times.append({at for _, values in series for at, _ in values})
+    assert not times[0] & times[1]
+
+
 def curves() -> list[tuple[str, str]]:
     """Return each curve of the dashboards that the demo fills: its name and its query."""
     found = []
@@ -122,4 +139,4 @@ def test_each_curve_has_data(sent: Sent, query: str) -> None:
     for variable in ("$run", "$role", "$instance"):
         query = query.replace(variable, ".*")
     query = query.replace("$__rate_interval", "1m")
-    until(lambda: sent.stack.prometheus.query_range(query, sent.began, time.time(), 1.0), seconds=60.0)
+    until(lambda: sent.over_time(query), seconds=60.0)
