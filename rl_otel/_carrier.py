@@ -39,9 +39,10 @@ _NAME: Final = 64  # characters of a phase's name
 
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _FIELDS: Final = re.compile(
-    r"1;k:([a-z_.]+)(;t:1)?(?:;f:([01]))?(?:;s:(-?[0-9]{1,18})(?:;n:([0-9]{1,9}))?)?(?:;m:(eval))?"
-    r"(?:;v:(-?[0-9]{1,18}))?(?:;w:([0-9a-f]{32})-([0-9a-f]{16}))?(?:;p:([A-Za-z0-9_.%~-]+))?(?:;[a-eg-jloqrux-z]:.*)?"
+    r"1;k:([a-z_.]+)(;t:1)?(?:;f:([01]))?(?:;s:(-?[0-9]{1,19})(?:;n:([1-9][0-9]{0,8}))?)?(?:;m:(eval))?"
+    r"(?:;v:(-?[0-9]{1,19}))?(?:;w:([0-9a-f]{32})-([0-9a-f]{16}))?(?:;p:([A-Za-z0-9_.%~-]+))?(?:;[a-eg-jloqrux-z]:.*)?"
 )
+_INT64: Final = 1 << 63
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 
 _ignored: Final = count(1)
@@ -124,9 +125,9 @@ def bagged(run_id: str | None, step: int | None) -> str:
 
 def read(carrier: Any) -> Origin | None:
     """Return what a carrier tells; None where it tells nothing, or nothing that can be believed."""
-    if carrier is None or isinstance(carrier, Origin):
-        return carrier
     try:
+        if carrier is None or isinstance(carrier, Origin):
+            return carrier
         parent, state = _values(carrier)
         return None if parent is None else _origin(parent, state)
     except _Wrong as wrong:
@@ -194,11 +195,10 @@ def _origin(parent: str, state: str) -> Origin:
     version, trace, span, flags, more = matched.groups()
     if version != "00" or more is not None:
         raise _Wrong("its traceparent is of another version")
-    if trace == _NO_TRACE or span == _NO_SPAN:
-        raise _Wrong("its ids are zero")
+    ids = _ids(trace, span)
     detail = bool(int(flags, 16) & 1)
     sampled, told = _told(state) if state else (None, ())
-    return Origin(bytes.fromhex(trace), bytes.fromhex(span), detail if sampled is None else sampled, detail, *told)
+    return Origin(*ids, detail if sampled is None else sampled, detail, *told)
 
 
 @lru_cache(maxsize=64)  # the carriers of a step differ in their ids, mostly
@@ -223,10 +223,23 @@ def _fields_of(member: str) -> tuple[bool | None, tuple[Any, ...]]:
     return None if sampled is None else sampled == "1", (
         kind,
         kind == semconv.TRAJECTORY or inside is not None,
-        None if step is None else int(step),
+        _number(step),
         int(opening or 1),
         mode,
-        None if version is None else int(version),
-        None if trace is None else (bytes.fromhex(trace), bytes.fromhex(span)),
+        _number(version),
+        None if trace is None else _ids(trace, span),
         unquote(phase or "")[:_NAME],
     )
+
+
+def _number(digits: str | None) -> int | None:
+    number = None if digits is None else int(digits)
+    if number is not None and not -_INT64 <= number < _INT64:
+        raise _Wrong("a number in it has more than 64 bits")
+    return number
+
+
+def _ids(trace: str, span: str) -> tuple[bytes, bytes]:
+    if trace == _NO_TRACE or span == _NO_SPAN:
+        raise _Wrong("its ids are zero")
+    return bytes.fromhex(trace), bytes.fromhex(span)

@@ -180,7 +180,7 @@ def is_several(value: object) -> bool:
 
 
 def _cast(value: Any, type_: type) -> Any:
-    if type(value) is type_:
+    if type(value) is type_ and type_ is not int:
         return value
     if type_ is bool and type(value) is str:
         raise ValueError(value)  # bool("no") is True

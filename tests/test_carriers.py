@@ -78,18 +78,32 @@ def test_a_carrier_tells_what_a_child_has_to_know(traces: Traces) -> None:
 
 def test_our_member_stays_below_256_characters(traces: Traces) -> None:
     """However long names and numbers are, other services may keep what is ours."""
-    with rl_otel.step(10**17), rl_otel.weight_sync() as sync:
-        sync.record(policy_version=10**17)
+    most, least = 2**63 - 1, -(2**63)
+    with rl_otel.step(least), rl_otel.weight_sync() as sync:
+        sync.record(policy_version=most)
     for name in ("p" * 300, "Zwölf Boxkämpfer " * 10, "a,b=c;d:e"):
-        with rl_otel.step(10**17), rl_otel.phase(name), rl_otel.eval(), rl_otel.trajectory():
+        with rl_otel.step(least), rl_otel.phase(name), rl_otel.eval(), rl_otel.trajectory():
             pass
-        with rl_otel.step(10**17), rl_otel.phase(name):
+        with rl_otel.step(least), rl_otel.phase(name):
             state = context.inject()["tracestate"]
             assert len(state) < 256
             assert state.isascii()
             with context.use({"traceparent": PARENT, "tracestate": state}), rl_otel.train():
                 pass
-    assert {span.attributes["rl.step"] for span in traces.all("train")} == {10**17}
+    assert {span.attributes["rl.step"] for span in traces.all("train")} == {least}
+
+
+def test_numbers_beyond_64_bits_go_along_as_the_nearest(traces: Traces) -> None:
+    """A step or a policy version that no back end could take does not cost the child its place."""
+    with rl_otel.step(10**30) as step, rl_otel.weight_sync() as sync:
+        sync.record(policy_version=10**30)
+    with rl_otel.step(10**30):
+        carrier = context.inject()
+    with context.use(carrier), rl_otel.generate():
+        pass
+    assert traces.one("generate").attributes["rl.policy.version"] == 2**63 - 1
+    assert told(carrier)["s"] == told(carrier)["v"] == str(2**63 - 1)
+    assert step.index == 2**63 - 1
 
 
 def test_baggage_is_written_when_asked_alone(recording: None) -> None:
@@ -223,6 +237,9 @@ def test_headers_of_real_libraries_are_read(traces: Traces) -> None:
         ({"traceparent": PARENT, "tracestate": "rl_otel=1;k:nonsense"}, "torn"),
         ({"traceparent": PARENT, "tracestate": "rl_otel=1"}, "torn"),
         (spell(s="1" * 30), "torn"),
+        (spell(s="9" * 19), "64 bits"),
+        (spell(s=1, n=0), "torn"),
+        (spell(w=f"{'0' * 32}-{SPAN}"), "zero"),
         (spell(w="abc"), "torn"),
         (spell(m="train"), "torn"),
         ({"traceparent": PARENT, "tracestate": "rl_otel=1;k:step,rl_otel=1;k:step"}, "several"),
@@ -242,6 +259,19 @@ def test_a_carrier_that_is_wrong_is_ignored_whole(
     [line] = caplog.messages
     assert why in line
     assert "Evil" not in line
+
+
+def test_a_carrier_that_is_not_even_an_object_is_ignored(recording: None, caplog: pytest.LogCaptureFixture) -> None:
+    """Proxies of web frameworks raise where no request is, whatever they are asked."""
+
+    class Unbound:
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError("working outside of a request")
+
+    with context.use(Unbound()):
+        assert context.extract(Unbound()) is None
+    [line] = caplog.messages
+    assert "cannot be read" in line
 
 
 def test_wrong_carriers_are_counted_in_one_line_a_minute(
@@ -397,6 +427,22 @@ def test_raw_threads_under_a_carrier_are_never_under_a_wrong_one(traces: Traces)
             thread.join()
     parents = sorted((span.attributes["rl.environment.name"], span.parent_id) for span in traces.all("env.step"))
     assert parents == [("not told", "")] * 2 + [("told", SPAN)] * 2
+
+
+def test_one_handle_that_is_entered_twice_ends_where_it_is_entered_again(
+    traces: Traces, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One inside itself is left when it is entered anew, with a line; used in a row it is a place each time."""
+    place = context.use(spell())
+    with place, place, rl_otel.env_step("inside"):
+        pass
+    with rl_otel.env_step("left"):
+        pass
+    with place, rl_otel.env_step("again"):
+        pass
+    parents = {span.attributes["rl.environment.name"]: span.parent_id for span in traces.all("env.step")}
+    assert parents == {"inside": SPAN, "left": "", "again": SPAN}
+    assert caplog.messages == ["rl_otel: context.use entered twice; make a new one for each `with`"]
 
 
 def test_a_generator_that_is_left_open_does_not_keep_its_carrier_current(traces: Traces) -> None:

@@ -56,7 +56,7 @@ def check_brackets(kind: type[Span | Role], *given: object) -> None:
         TypeError: it is the function to decorate, since the brackets were forgotten.
     """
     for value in given:
-        if isinstance(value, _FUNCTIONS):
+        if issubclass(type(value), _FUNCTIONS):  # never asked for its class: proxies of frameworks may raise
             raise TypeError(f"write @{called(kind)} with brackets, above {getattr(value, '__name__', 'the method')}()")
 
 

@@ -114,12 +114,16 @@ class Remote(Span):
 
     def _become(self, origin: Origin) -> None:
         runtime = _runtime.active or (begin_as_told() if origin.kind else None)
+        enclosing = ambient.current()
+        if self._span:  # entered before
+            self.name = type(self).name
+            enclosing = self._again(enclosing)
         self.origin = origin
         self.name, self.mode, self._attributes = origin.kind, origin.mode, {}
         self._trace, self._span, self._flags = origin.trace, origin.span, _record.SAMPLED if origin.sampled else 0
         self.step = None if origin.step is None else RemoteBooks(origin.step, origin)
         self.gathering = RemoteGathering(origin.kind, shown=origin.detail) if origin.inside else None
-        self.enclosing, self.began, self.finished = ambient.current(), now(), 0
+        self.enclosing, self.began, self.finished = enclosing, now(), 0
         if runtime is not None:
             self._tell(runtime, origin)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rl_otel import _split, semconv
+from rl_otel import _split, _values, semconv
 from rl_otel._metrics import events
 from rl_otel._spans import misuse
 from rl_otel._spans.phase import Named
@@ -42,7 +42,7 @@ class WeightSync(Named):
         self._parts = []
 
     def _closed(self, runtime: Runtime, end: int) -> None:
-        version = self._attributes.get(semconv.POLICY_VERSION)
+        version = _values.plain(self._attributes.get(semconv.POLICY_VERSION))  # as others are told it
         if version is not None:
             runtime.policy_version, runtime.policy_learned = version, False
             runtime.register.synced(version, (self._trace, self._span))
