@@ -42,13 +42,34 @@ class Open(Protocol):
 
 
 class Here:
-    """A role that was opened: tasks that begin inside have it, also when it has been left where it was opened."""
+    """A role that was opened: tasks that begin inside have it, also when it has been left where it was opened.
 
-    __slots__ = ("outside", "role")
+    Args:
+        role: its name.
+        opener: the handle that opened it, which many threads and tasks may share.
+        outside: what is around it.
+    """
 
-    def __init__(self, role: str, outside: Here | None) -> None:
+    __slots__ = ("opener", "outside", "role")
+
+    def __init__(self, role: str, opener: object, outside: Here | None) -> None:
         self.role = role
+        self.opener = opener
         self.outside = outside
+
+    def without(self, opener: object) -> Here | None:
+        """Return what is here once the innermost role that `opener` opened is left, also where others are inside it."""
+        inside: list[Here] = []
+        node: Here | None = self
+        while node is not None and node.opener is not opener:
+            inside.append(node)
+            node = node.outside
+        if node is None:
+            return self  # left in another context, as a generator is that is closed elsewhere
+        left = node.outside
+        for each in reversed(inside):
+            left = Here(each.role, each.opener, left)
+        return left
 
 
 here: Final[ContextVar[Here | None]] = ContextVar("rl_otel_role", default=None)

@@ -6,12 +6,15 @@ import asyncio
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import rl_otel
 from rl_otel import _runtime
+from rl_otel import semconv_metrics as table
+from rl_otel._metrics.observed import OBSERVED
 from rl_otel._spans import role as roles
 from tests import metrics
 
@@ -224,6 +227,20 @@ async def test_it_decorates_whatever_is_called(traces: Traces) -> None:
     }  # fmt: skip
 
 
+@recording
+def test_a_loop_may_open_a_phase_of_a_new_name_while_metrics_are_read() -> None:
+    """What is collected meanwhile is whole: names that a loop comes to know are there the next time."""
+    runtime = _runtime.active
+    assert runtime is not None
+    with rl_otel.rollout():
+        watched: Any = SimpleNamespace(timelines=runtime.timelines)
+        for metric in (table.PHASE_ACTIVE, table.PHASE_AGE):
+            read = OBSERVED[metric](watched)
+            first = next(read)
+            with rl_otel.phase(f"new while {metric.name} is read"):
+                assert "rollout" in {phase for _, (phase, _) in (first, *read)}
+
+
 async def test_it_is_left_however_its_block_ends(traces: Traces) -> None:
     """An exception, a cancelled task, `start` and `end`, one inside another: the one around it is current again."""
     with pytest.raises(ZeroDivisionError), rl_otel.role("a"):
@@ -237,6 +254,42 @@ async def test_it_is_left_however_its_block_ends(traces: Traces) -> None:
     with rl_otel.train():
         pass
     assert (role_of(traces.one("data")), role_of(traces.one("train"))) == ("b", None)
+
+
+def test_it_is_left_in_whatever_order_handles_end(traces: Traces) -> None:
+    """Loops that overlap, as of callbacks, and one handle inside itself: what has ended is current no more."""
+    first, second = rl_otel.role("a").start(), rl_otel.role("b").start()
+    first.end()
+    with rl_otel.data():
+        pass
+    second.end()
+    with first, first, rl_otel.values():
+        pass
+    with rl_otel.train():
+        pass
+    roles = {name: role_of(traces.one(name)) for name in ("data", "values", "train")}
+    assert roles == {"data": "b", "values": "a", "train": None}
+
+
+async def test_tasks_may_share_a_handle(traces: Traces) -> None:
+    """Each task leaves its own, whichever of them came and went meanwhile."""
+    shared, entered = rl_otel.role("generator"), asyncio.Event()
+
+    async def first() -> None:
+        with shared:
+            await entered.wait()
+        with rl_otel.data():
+            pass
+
+    async def second() -> None:
+        with shared:
+            entered.set()
+            await asyncio.sleep(0)
+        with rl_otel.values():
+            pass
+
+    await asyncio.gather(first(), second())
+    assert role_of(traces.one("data")) is role_of(traces.one("values")) is None
 
 
 def test_brackets_and_a_name_are_asked_for() -> None:

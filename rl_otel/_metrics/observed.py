@@ -62,7 +62,7 @@ def _phase_age(watched: Watched) -> Read:
     moment = now()
     for timeline in watched.timelines:
         began = timeline.began()
-        for name in timeline.names:
+        for name in list(timeline.names):  # a loop may open its first of another name meanwhile
             yield max(moment - began.get(name, moment), 0) / NANO, (name, timeline.role)
 
 

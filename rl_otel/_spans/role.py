@@ -35,18 +35,15 @@ class Role(metaclass=misuse.Opener):
     def __init__(self, name: str) -> None:
         misuse.check_brackets(type(self), name)
         self.role = _bounded(misuse.words_for(name, 64))
-        self._here: Here | None = None
 
     def __enter__(self) -> Self:
-        self._here = Here(self.role, get_here())
-        here.set(self._here)
+        here.set(Here(self.role, self, get_here()))
         return self
 
     def __exit__(self, *error: object) -> None:
-        opened = self._here
-        # Left in another context, as a generator that is closed elsewhere, it is not the one that counts there.
-        if opened is not None and get_here() is opened:
-            here.set(opened.outside)
+        opened = get_here()
+        if opened is not None:
+            here.set(opened.without(self))
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
