@@ -90,7 +90,7 @@ def test_a_forked_child_knows_what_its_parent_played() -> None:
     assert linked(traces.one("train")) == [("a", played.trace_id, played.span_id)]
 
 
-@pytest.mark.parametrize("ids", [None, 5, [("a",)], [("a", "x", 1)]])
+@pytest.mark.parametrize("ids", [None, 5, "task/0", [("a",)], [("a", "x", 1)]])
 def test_what_are_no_ids_is_one_line(traces: Traces, ids: object, caplog: pytest.LogCaptureFixture) -> None:
     """The host is told what to give, and goes on."""
     with rl_otel.step(1) as step:

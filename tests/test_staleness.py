@@ -16,7 +16,7 @@ from rl_otel._figures import Staleness
 from rl_otel._read import Run
 from rl_otel._spans import consume
 from rl_otel.testing import Traces
-from tests import metrics
+from tests import metrics, needs
 
 if TYPE_CHECKING:
     from rl_otel.testing import Recorded
@@ -106,6 +106,17 @@ def test_versions_of_other_processes_come_with_their_ids(traces: Traces, version
         step.consume(ids, policy_versions=versions)
     assert stale(traces.one("train")) == (4, 4.0, 4, 1)
     assert [link.attributes.get("rl.staleness") for link in traces.one("train").links] == [4, None]
+
+
+@needs.numpy
+def test_versions_may_be_an_array(traces: Traces) -> None:
+    """A batch has them so, and such an array has no truth of its own."""
+    import numpy
+
+    sync(7)
+    with rl_otel.step(0) as step, rl_otel.train():
+        step.consume(["a", "b"], policy_versions=numpy.array([3, 5]))  # type: ignore[arg-type]
+    assert stale(traces.one("train")) == (2, 3.0, 4, 2)
 
 
 def test_a_version_that_is_none_is_said_and_left_out(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:

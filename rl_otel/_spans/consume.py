@@ -53,6 +53,8 @@ def consumed(
         versions: that they began with, where this process does not know.
         current: the policy version of the trainer.
     """
+    if isinstance(ids, str | bytes):
+        raise TypeError(f"{_values.shown(ids)} is one text, put it in a list")
     trained = [each for each in _trained(span, runtime, list(ids), versions) if each.ids[1] not in books.linked]
     trained = list({each.ids[1]: each for each in trained}.values())
     books.linked.update(each.ids[1] for each in trained)
@@ -77,7 +79,8 @@ def put(span: Span, runtime: Runtime, what: Consumed) -> None:
 
 def _trained(span: Span, runtime: Runtime, ids: list[Any], versions: Versions | None) -> Iterator[Trained]:
     register = runtime.register
-    given: Mapping[Any, int | None] = versions if isinstance(versions, Mapping) else dict(enumerate(versions or ()))
+    in_order = enumerate(() if versions is None else versions)  # an array of numpy has no truth
+    given: Mapping[Any, int | None] = versions if isinstance(versions, Mapping) else dict(in_order)
     for index, which in enumerate(ids):
         plain, attempt, segment = which if isinstance(which, (tuple, list)) else (which, 1, 1)
         name, attempt, segment = _values.text(str(plain)), int(attempt), int(segment)
