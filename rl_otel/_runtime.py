@@ -262,7 +262,8 @@ class Runtime:
         child = Runtime(self.config, self.identity.forked(), self.folder, self._outlets)
         child.policy_version = self.policy_version
         child.policy_learned = self.policy_learned
-        child.register = self.register.forked(child.identity)
+        # What the child still ends of the parent's uses it too, for a lock of the parent's may be held for ever.
+        self.register = child.register = self.register.forked(child.identity)
         child.gpu = Gpu(self.config, child.identity, child.timelines, self.gpu.forget())
         return child
 
