@@ -85,7 +85,9 @@ package_mlflow := mlflow
 	@touch $@
 
 # uv does not look at the base Python's packages, pip does.
+# An editable install compiles nothing, and needs nothing that does.
 define install
+export HATCH_BUILD_NO_HOOKS=true; \
 if [ -n "$(UV)" ] && grep -q 'include-system-site-packages = false' $(VENV)/pyvenv.cfg; \
     then $(UV) pip install --python $(BIN)/python $(1); \
     else $(BIN)/python -m pip install --disable-pip-version-check $(1); fi

@@ -21,18 +21,26 @@ def home(peer: str) -> Path:
     Raises:
         Missing: it does not install here.
     """
-    folder = _FOLDER / f"{peer}-{sys.implementation.cache_tag}"
+    return install(peer, f"{peer}-{sys.implementation.cache_tag}")
+
+
+def install(what: str, name: str) -> Path:
+    """Install `what` into a folder of that name, unless that is there; what it depends on is what everybody here uses.
+
+    Raises:
+        Missing: it does not install here.
+    """
+    folder = _FOLDER / name
     if not folder.exists():
-        # What they depend on is the OpenTelemetry that everybody here uses.
         made = subprocess.run(
-            [*_installer(), "--quiet", "--no-deps", "--target", folder, peer],
+            [*_installer(), "--quiet", "--no-deps", "--target", folder, what],
             capture_output=True,
             text=True,
             check=False,
         )
         if made.returncode:
             shutil.rmtree(folder, ignore_errors=True)
-            raise Missing(f"{peer} does not install here: {_reason(made.stderr)}")
+            raise Missing(f"{what} does not install here: {_reason(made.stderr)}")
     return folder
 
 

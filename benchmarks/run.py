@@ -12,11 +12,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from benchmarks.compiled import ROOT
 from benchmarks.peers import Missing, home
 from benchmarks.receiver import receiver
 from benchmarks.rows import OURS, PEERS, SDK, Case, Round
-
-ROOT = Path(__file__).parent.parent
 
 _QUEUE = "131072"  # what the SDK's default queue of 2,048 would lose of a burst cannot be compared
 
@@ -34,14 +33,14 @@ class Failed(Exception):
 
 
 def rounds(
-    cases: list[Case], number: int, *, quick: bool, tell: Callable[[str], None]
+    cases: list[Case], number: int, ours: Path, *, quick: bool, tell: Callable[[str], None]
 ) -> tuple[list[Round], list[str]]:
-    """Measure all cases that often; return the rounds, and what to say about them.
+    """Measure all cases that often, with the rl_otel in `ours`; return the rounds, and what to say about them.
 
     Raises:
         Failed: a process of ours or of the SDK did not end well.
     """
-    compileall.compile_dir(ROOT / "rl_otel", quiet=1)
+    compileall.compile_dir(ours / "rl_otel", quiet=1)
     wanted = {tracer for case in cases for tracer in case.tracers}
     homes, remarks = _homes(peer for peer in PEERS if peer in wanted and not quick)
     with receiver() as endpoint, tempfile.TemporaryDirectory() as run_dir:
@@ -49,8 +48,9 @@ def rounds(
 
         def measure(case: Case, tracer: str, index: int) -> Mapping[str, float]:
             tell(f"round {index + 1} of {number}: {case.name}, {tracer}")
-            path = {"PYTHONPATH": str(homes[tracer])} if tracer in homes else {}
-            return _figures(case.name, tracer, case.quick if quick else case.amount, env | path)
+            path = os.pathsep.join(map(str, [*([homes[tracer]] if tracer in homes else []), ROOT]))
+            amount = case.quick if quick else case.amount
+            return _figures(case.name, tracer, amount, env | {"PYTHONPATH": path}, ours)
 
         measured: list[Round] = [
             {
@@ -70,20 +70,21 @@ def _turns(case: Case, homes: Mapping[str, Path], index: int) -> list[str]:
     return sides[first:] + sides[:first]
 
 
-def _figures(case: str, tracer: str, amount: int, env: dict[str, str]) -> Mapping[str, float]:
+def _figures(case: str, tracer: str, amount: int, env: dict[str, str], ours: Path) -> Mapping[str, float]:
     statement = _IMPORTS.get((case, tracer))
     if statement is None:
-        return dict(json.loads(_python(["-m", "benchmarks.cases", case, tracer, str(amount)], env)))
+        return dict(json.loads(_python(["-m", "benchmarks.cases", case, tracer, str(amount)], env, ours)))
     timed = (
         f"import os, time; began = time.perf_counter(); {statement}; "
         "print((time.perf_counter() - began) * 1000, flush=True); os._exit(0)"
     )
     # What disturbs an import makes it longer, never shorter.
-    return {"import": min(float(_python(["-c", timed], env)) for _ in range(amount))}
+    return {"import": min(float(_python(["-c", timed], env, ours)) for _ in range(amount))}
 
 
-def _python(arguments: list[str], env: dict[str, str]) -> str:
-    done = subprocess.run([sys.executable, *arguments], env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+def _python(arguments: list[str], env: dict[str, str], ours: Path) -> str:
+    # Python looks first where it is started.
+    done = subprocess.run([sys.executable, *arguments], env=env, cwd=ours, capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout:
         raise Failed(f"{' '.join(arguments)} failed:\n{done.stderr}")
     return done.stdout

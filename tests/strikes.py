@@ -6,10 +6,14 @@ import dis
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import rl_otel
+from rl_otel._spans.usual import Usual
+
+#: Whether calls are compiled: then nothing of the host comes in between, but where they call what is not.
+COMPILED = not isinstance(Usual.__enter__, FunctionType)
 
 OURS = str(Path(rl_otel.__file__).parent)
 

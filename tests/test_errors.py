@@ -300,7 +300,7 @@ def test_a_broken_journal_is_not_the_hosts_problem(
     monkeypatch.setattr(_safety, "strict", False)
     assert _runtime.active is not None
     with monkeypatch.context() as broken:
-        broken.setattr(_runtime.active.journal, method, lambda record: 1 / 0)
+        broken.setattr(type(_runtime.active.journal), method, lambda journal, record: 1 / 0)
         with rl_otel.train():
             result = 42
     assert result == 42

@@ -48,7 +48,7 @@ class Trace:
         self._rollouts: list[Phase] = []  # the open ones
         self._running: dict[bytes, Trajectory] = {}  # open, of an open rollout, not live; the oldest first
         self._pending: dict[bytes, Refs] = {}  # by parent: what ended inside a span that we know nothing of yet
-        self._alarm: float = 0  # when the next of those becomes a straggler, if no trajectory or phase ends before
+        self._alarm = 0.0  # when the next of those becomes a straggler, if no trajectory or phase ends before
         self._pace = Pace()
         self._early = (0, 0)  # trajectories that left as they ended, and their bytes
         self._repeats = Repeats()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -13,13 +12,13 @@ from zlib import crc32
 
 from rl_otel import _record
 from rl_otel._journal.cleaning import cleaned
+from rl_otel._journal.file import NOWHERE, File, set_apart
 from rl_otel._journal.folder import MODE, PRIVATE, base_path, make_folder, segment_path, segments
 from rl_otel._journal.frames import MARK, MAX_PAYLOAD, frame, head
 from rl_otel._journal.overflow import LIMIT, Overflow
 from rl_otel._journal.reader import batches, chunks
 from rl_otel._safety import pass_on, say
 
-_APART: Final = 512  # descriptors of a journal begin here
 _TAIL: Final = 1 << 18  # bytes of a segment that are looked through for a span
 _SPANS: Final = (_record.End, _record.Foreign)
 SEGMENT: Final = 16 << 20  # bytes, after which another segment begins
@@ -41,40 +40,6 @@ class Tally:
             return self.add() - self._read + 1
 
 
-class _File:
-    """An open segment. It closes with the last thread that is inside a write to it, however late that is.
-
-    Closed earlier, its number might be that of another file of the host by the time the thread writes.
-    """
-
-    __slots__ = ("before", "descriptor", "segment")
-
-    def __init__(self, descriptor: int, segment: int, before: int = 0) -> None:
-        self.descriptor = descriptor
-        self.segment = segment
-        self.before = before  # spans that had ended when it began
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        try:
-            if self.descriptor >= 0:
-                close(self.descriptor)
-        except (OSError, AttributeError):
-            pass  # the host has closed everything, as daemons do, or its exception struck as this was made
-
-
-_NOWHERE: Final = _File(-1, -1)  # a write to it fails, and takes the way of all failed writes
-
-
-def _set_apart(descriptor: int) -> int:
-    """Return the descriptor under a high number: a host that closes all it knows and opens anew must not get ours."""
-    try:
-        apart = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _APART)
-    except OSError:
-        return descriptor  # a process of few descriptors
-    os.close(descriptor)
-    return apart
-
-
 class Writer:
     """The journal of this process. The file is made with the first record: who records nothing leaves nothing.
 
@@ -92,8 +57,8 @@ class Writer:
         self._vanished = 0  # spans in segments that somebody removed while they were written
         self._process = process
         self._size = 0  # bytes of this segment; less where two threads have counted at once
-        self._file: _File | None = None
-        self._files: dict[int, _File] = {}  # by segment: those that are being begun, and the current one
+        self._file: File | None = None
+        self._files: dict[int, File] = {}  # by segment: those that are being begun, and the current one
         self._changing = threading.RLock()  # a signal handler may open spans as well
         self._turning = threading.Lock()
         self._closed = False
@@ -184,12 +149,12 @@ class Writer:
     def tend(self) -> None:
         """Give a sign of life, and write what waits in memory; now and then, on a thread of ours."""
         file = self._file
-        if file is _NOWHERE:
+        if file is NOWHERE:
             self.save()
         elif file is not None:
             self._look_after(file)
 
-    def _look_after(self, file: _File) -> None:
+    def _look_after(self, file: File) -> None:
         try:
             os.utime(file.descriptor)
             removed = os.fstat(file.descriptor).st_nlink == 0
@@ -198,7 +163,7 @@ class Writer:
         if removed:
             self._begin_anew(file)
 
-    def _begin_anew(self, file: _File) -> None:
+    def _begin_anew(self, file: File) -> None:
         """Go on in another segment, for somebody has removed the one we write to."""
         with self._changing:
             if self._file is not file:
@@ -217,7 +182,7 @@ class Writer:
     def save(self) -> None:
         """Try to write what waits in memory."""
         with self._changing:
-            if self._file is not _NOWHERE or self._closed:
+            if self._file is not NOWHERE or self._closed:
                 return
             try:
                 self._write_memory()
@@ -230,19 +195,19 @@ class Writer:
         """Close the file; what comes later is counted as lost."""
         with self._changing:
             self.tend()
-            if self.lost and self._file is not None and self._file is not _NOWHERE:
+            if self.lost and self._file is not None and self._file is not NOWHERE:
                 self.append(_record.Lost({"journal": self.lost}))
             self.abandon()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's file."""
         self._closed = True
-        self._file = _NOWHERE
+        self._file = NOWHERE
         self._files.clear()
 
     # --- files --------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> _File:
+    def _open(self) -> File:
         with self._changing:
             if self._file is None:
                 try:
@@ -251,9 +216,9 @@ class Writer:
                 except OSError as error:
                     pass_on(error)
                     self._to_memory(0, f"the run folder {self.folder}", error)
-            return self._file or _NOWHERE
+            return self._file or NOWHERE
 
-    def _finish(self, file: _File, data: bytes, written: int) -> bool:
+    def _finish(self, file: File, data: bytes, written: int) -> bool:
         """Write the rest of a frame, of which a nearly full disk took a part."""
         # Behind another thread's record the rest is garbage, which readers pass over: the try harms nobody.
         try:
@@ -270,7 +235,7 @@ class Writer:
         try:
             with self._changing:
                 file = self._file
-                if file is None or file is _NOWHERE or self._is_short(file):
+                if file is None or file is NOWHERE or self._is_short(file):
                     return
                 self._size = 0  # also where no other can be opened: then this one goes on
                 self._change(file, self._begun(file.segment + 1))
@@ -279,21 +244,21 @@ class Writer:
         finally:
             self._turning.release()
 
-    def _is_short(self, file: _File) -> bool:
+    def _is_short(self, file: File) -> bool:
         # A thread that was held up in counting has written back an old sum.
         self._size = os.fstat(file.descriptor).st_size
         return self._size < SEGMENT
 
-    def _begun(self, segment: int) -> _File:
+    def _begun(self, segment: int) -> File:
         """Return a segment with its first record in it: only then may other threads see it."""
         return self._filled(segment, self._head())
 
-    def _filled(self, segment: int, data: bytes) -> _File:
+    def _filled(self, segment: int, data: bytes) -> File:
         # A signal handler that interrupts us here may begin the same segment. Each fills a file that has no name yet;
         # that of the first to finish, which `setdefault` tells in one operation, gets the segment's name.
         new = self.base.with_name(f"{self.base.name}.{os.urandom(4).hex()}.new")
         opened = os.open(new, os.O_WRONLY | os.O_APPEND | os.O_EXCL | PRIVATE, MODE)
-        mine = _File(_set_apart(opened), segment, self._ended.total)
+        mine = File(set_apart(opened), segment, self._ended.total)
         try:
             rest = memoryview(data)
             while rest:
@@ -314,7 +279,7 @@ class Writer:
     def _head(self) -> bytes:
         return frame(_record.encode(cleaned(self._process())))
 
-    def _change(self, before: _File | None, file: _File) -> None:
+    def _change(self, before: File | None, file: File) -> None:
         if self._file is before:  # else a signal handler has been quicker: closed, or found the disk full
             self._file = file
         for segment in [each for each in self._files if each < file.segment]:
@@ -322,14 +287,14 @@ class Writer:
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _spill(self, file: _File, data: bytes, error: OSError | None) -> bool:
+    def _spill(self, file: File, data: bytes, error: OSError | None) -> bool:
         """Keep in memory what `file` did not take."""
         with self._changing:
             if self._closed:
                 return False
             if self._file is not None and self._file is not file:
                 return self._finish(self._file, data, 0)  # another thread has moved on meanwhile
-            if file is not _NOWHERE:
+            if file is not NOWHERE:
                 self._to_memory(file.segment + 1, str(self.base), error or "the disk is full")
             if self.overflow.is_full:
                 self.overflow.begin(self.overflow.last + 1, self._head())
@@ -337,7 +302,7 @@ class Writer:
 
     def _to_memory(self, segment: int, what: str, error: object) -> None:
         self.overflow.begin(segment, self._head())
-        self._file = _NOWHERE
+        self._file = NOWHERE
         say(
             "journal write",
             "rl_otel: cannot write to %s, spans wait in memory (%d MiB at most, what does not fit is counted): %s",
@@ -355,7 +320,7 @@ class Writer:
         data = self.overflow.read(last) or b""
         file = self._filled(last, data)
         self._size = len(data)
-        self._change(_NOWHERE, file)
+        self._change(NOWHERE, file)
         rest = self.overflow.remove(last)[len(data) :]
         if rest:  # a signal handler has added to it meanwhile
             self._finish(file, rest, 0)

@@ -24,7 +24,7 @@ INTERNAL, CLIENT, CONSUMER = 1, 3, 5  # span kinds
 
 #: The flag that says whether the parent is remote is known.
 _HAS_IS_REMOTE: Final = 0x100
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Unencodable(ValueError):

@@ -67,7 +67,7 @@ def let_go(span: Span) -> None:
     else:
         place.outside = span.__dict__.get("outside", place.outside)
     place.span = None
-    span.enclosing = None
+    span.enclosing = span.nest = None
     span.__dict__.pop("outside", None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry import trace
 
@@ -58,9 +58,15 @@ class OtelSpan:
     @property
     def extra(self) -> Extra:
         """What this span has of what few have."""
+        made = Extra() if self._extra is None else self._extra
+        # No call from here on: neither a thread nor a signal handler comes in between.
         if self._extra is None:
-            self.__dict__.setdefault("_extra", Extra())  # the same for every thread that asks
-        return cast(Extra, self._extra)
+            self._extra = made
+        return self._extra
+
+    def _forget(self) -> None:
+        """Drop all that a handle has known since it was made."""
+        self.__dict__.clear()
 
     def _has_room(self, attribute: str) -> bool:
         """Whether an attribute under a name that the host chose is taken: the first ones are, the others counted."""
@@ -76,6 +82,11 @@ class OtelSpan:
     def recording(self) -> bool:
         """Whether the span is open and traced."""
         raise NotImplementedError
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What has been recorded so far."""
+        return self._attributes
 
     @property
     def trace_id(self) -> str:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rl_otel._overhead import Stopwatch
     from rl_otel._runtime import Runtime
     from rl_otel._spans.gather import Books, Gathering
+    from rl_otel._spans.usual import Nest
 
-_SHORT = 256  # characters of a text that needs no look
+SHORT = 256  # characters of a text that needs no look
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,7 +57,10 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     mode: str | None = None
     added = False  # recorded afterwards, by `add`
 
+    nest: Nest | None = None  # what calls inside it have taken from it
+
     _runtime: Runtime | None = None
+    _unended: list[bool]  # empty once its end has begun
     _stopwatch: Stopwatch | None = None  # of the few whose cost is measured
 
     # --- for the host ------------------------------------------------------------------------------------------------
@@ -151,11 +155,6 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         """Return what stands for this span when those inside it have ended."""
         return self
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """What has been recorded so far."""
-        return self._attributes
-
     def start_record(self) -> _record.Start:
         """What a journal says of a span that has only begun, so that a crash shows what was open."""
         return _record.Start(
@@ -188,7 +187,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
 
     def _not_begun(self, runtime: Runtime, failure: BaseException) -> None:
         """Take back a beginning that failed: nobody will end this span."""
-        self.__dict__.pop("_runtime", None)
+        self._runtime = None
         self.finished = now()
         self._unwatch(runtime)
         if self.inside is not None:
@@ -207,7 +206,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
             self._attributes[semconv.ROLE] = opened.role
         if foreign is not None:
             self._beneath(foreign)
-        self._runtime = runtime
+        self._unended, self._runtime = [True], runtime
         self.enclosing = enclosing
         self.began = now()
         self._opened(runtime)
@@ -220,7 +219,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
         while enclosing is not None and enclosing.within(self):  # nothing is inside itself
             enclosing = ambient.nearest(ambient.beyond(enclosing))
         arguments = self.arguments()
-        self.__dict__.clear()
+        self._forget()
         self.__init__(**arguments)  # type: ignore[misc]
         return enclosing
 
@@ -286,7 +285,7 @@ class Span(OtelSpan, metaclass=misuse.Opener):
                     if type(value) is not str:
                         attributes[word.attribute] = value
                         continue
-                    if len(value) < _SHORT and value.isascii():
+                    if len(value) < SHORT and value.isascii():
                         attributes[word.attribute] = [value] if word.many else value
                         continue
             except KeyError:
@@ -341,10 +340,10 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     def _finish(self, runtime: Runtime, error: BaseException | None) -> None:
         end = now()
         try:
-            del self._runtime  # in one go: of several threads that end it, one does
-        except AttributeError:
+            del self._unended[0]  # in one go: of several threads that end it, one does
+        except IndexError:
             return
-        self.finished = end  # with no call in between, where an exception of the host could strike
+        self.finished, self._runtime = end, None  # with no call in between, where an exception of the host could strike
         reached = False
         try:
             self._unwatch(runtime)
@@ -377,8 +376,8 @@ class Span(OtelSpan, metaclass=misuse.Opener):
     def end_at(self, runtime: Runtime, start: int, end: int) -> None:
         """End a span that is only known afterwards; what happened inside it is not known."""
         self.added = True
-        self.began, self.finished = start, end
-        del self._runtime
+        del self._unended[0]
+        self.began, self.finished, self._runtime = start, end, None
         try:
             self._closed(runtime, end)
             self._write(runtime, end)
