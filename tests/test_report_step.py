@@ -62,6 +62,29 @@ def test_the_reset_before_the_first_turn_is_no_turn(capsys: pytest.CaptureFixtur
     ]
 
 
+def test_calls_of_another_process_stand_in_the_turn_in_which_they_began(capsys: pytest.CaptureFixture[str]) -> None:
+    """Under a carrier no turn is known: an env step belongs to the generate before it, a reset stands before all."""
+    maker = Maker(RUN)
+    maker.begin_step(0, 0)
+    maker.end("env.reset", 0, 1, "r", "0/0")
+    for turn in (1, 2):
+        maker.end("generate", turn, turn + 0.5, f"g{turn}", "0/0", **{semconv.TURN: turn})
+        maker.end("env.step", turn + 0.5, turn + 0.75, f"e{turn}", "0/0")
+    maker.trajectory("0/0", 0, 3, "step 0", **{semconv.TRAJECTORY_TURNS: 2})
+    for number in range(7):
+        maker.end("env.step", number, number + (number + 1) / 10, f"c{number}", "0/1")
+    maker.trajectory("0/1", 0, 2, "step 0", **{semconv.TRAJECTORY_TURNS: 0})
+    maker.end("step", 0, 9, "step 0")
+    lines = reported(capsys, str(RUN), "--step", "0")[1]
+    assert [line.strip() for line in lines if line.startswith("      ")] == [
+        "reset: env.reset 1.0s",
+        "turn 1: generate 0.5s, env.step 0.25s",
+        "turn 2: generate 0.5s, env.step 0.25s",
+        *(f"call {number}: env.step {number / 10:.1f}s" for number in range(3, 8)),
+        "and 2 shorter calls",
+    ]
+
+
 def test_what_was_recorded_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """Words of a step beyond its headline, and those of its slow trajectories, known ones and the user's own."""
     maker = Maker(RUN)

@@ -67,23 +67,28 @@ def _sentence(trajectory: Trajectory, more: list[str]) -> str:
 
 
 def _turn_lines(calls: Iterable[End]) -> list[str]:
-    """Return the longest turns in the order in which they were taken."""
+    """Return the longest turns in the order in which they were taken; where no call knows its turn, calls."""
+    ordered = sorted(calls, key=lambda call: call.start)
+    word = "turn" if any(semconv.TURN in call.attributes for call in ordered) else "call"
     turns: dict[int, list[End]] = {}
-    for call in sorted(calls, key=lambda call: call.start):
-        turns.setdefault(_turn(call), []).append(call)
+    turn = 0
+    for number, call in enumerate(ordered, 1):
+        turn = _turn(call, max(turn, 0)) if word == "turn" else number
+        turns.setdefault(turn, []).append(call)
     longest = sorted(turns, key=lambda turn: -_length(turns[turn]))[:_TURNS]
     lines = []
     for turn in sorted(longest):
-        head = "reset" if turn == _RESET else f"turn {turn}"
+        head = "reset" if turn == _RESET else f"{word} {turn}"
         lines += wrapped(f"{head}: " + ", ".join(map(_call, turns[turn])), indent="      ")
     shorter = turns.keys() - {_RESET, *longest}
     if shorter:
-        lines.append(f"      and {counted(len(shorter), 'shorter turn')}")
+        lines.append(f"      and {counted(len(shorter), f'shorter {word}')}")
     return lines
 
 
-def _turn(call: End) -> int:
-    turn: int = call.attributes.get(semconv.TURN, 0)
+def _turn(call: End, current: int) -> int:
+    """Return the turn of a call: where it does not know, as in another process, that in which it began."""
+    turn: int = call.attributes.get(semconv.TURN, current)
     return _RESET if turn == 0 and call.name == semconv.ENV_RESET else turn  # it comes before the first turn
 
 
