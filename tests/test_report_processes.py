@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rl_otel import _record, semconv
 from rl_otel._analysis import Analysis, StepReport
+from rl_otel._analysis.early import Early
 from rl_otel._read import Run
 from tests import process as real
 from tests.journal_maker import BEGAN, Maker, S, one_step, span_of, trace_of
@@ -83,6 +84,36 @@ def worker_of(number: int) -> Maker:
     again = Maker(Path("elsewhere"), "again")
     again.path = RUN / f"w{number % 3}.00000.journal"
     return joining(again)
+
+
+def test_calls_of_a_process_that_is_older_than_the_driver_are_in_the_rollout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A server that had recorded before the run began is read first: its calls wait for the step that they are in."""
+    server = process("server", "env", 2)
+    server.trace = "before"
+    server.end("checkpoint", -9, -8)
+    joining(server).end("generate", 1, 2, "g", "rollout", **{semconv.OUTPUT_TOKENS: 100})
+    server.end("env.step", 2, 3, "e", "t", **{semconv.ENVIRONMENT_NAME: "swe"})
+    driver = process("driver", "driver", 1)
+    driver.begin_step(0, 0)
+    driver.start("rollout", 0, "rollout", "step 0")
+    driver.trajectory("t", 0, 4)
+    driver.end("rollout", 0, 5, "rollout", "step 0")
+    driver.end("step", 0, 6, "step 0")
+    lines = reported(capsys, str(RUN), "--step", "0")[1]
+    assert any("100 tok out" in line for line in lines)
+    assert "      call 1: env.step swe 1.0s" in lines
+
+
+def test_calls_whose_trace_never_comes_are_let_go() -> None:
+    """What is kept for traces that nobody tells of has a bound, and the newest calls are those that are kept."""
+    early = Early()
+    owner: Any = None  # nobody asks
+    for number in range(1 << 16):
+        early.keep(owner, _record.End(trace_of(str(number)), span_of("g"), span_of("r"), "generate", 0, 1, {}, 0))
+    assert not early.take(trace_of("0"))
+    assert len(early.take(trace_of(str(number)))) == 1
 
 
 def test_memory_is_the_highest_of_all_processes(capsys: pytest.CaptureFixture[str]) -> None:

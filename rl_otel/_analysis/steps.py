@@ -11,6 +11,7 @@ from rl_otel import _figures, _record, semconv
 from rl_otel._analysis.beside import Beside, Owners
 from rl_otel._analysis.checked import checked
 from rl_otel._analysis.clocks import Clocks
+from rl_otel._analysis.early import Early
 from rl_otel._analysis.heads import look
 from rl_otel._analysis.ranks import Expected, rank_of
 from rl_otel._analysis.trace import GATHERS, Played, Playing, Trace
@@ -85,6 +86,7 @@ class Analysis:
         self._also = also or Also((), [])
         self._detail = detail
         self._traces: dict[bytes, Trace] = {}
+        self._early = Early()
         self._closing: deque[bytes] = deque()
         self._done: set[bytes] = set()
         self._playing: dict[bytes, Playing] = {}  # the trajectories that are open
@@ -129,6 +131,7 @@ class Analysis:
         if isinstance(record, (_record.Start, _record.End)):
             trace = self._traces.get(record.trace) or self._new_trace(record)
             if trace is None:
+                self._keep(source, record)
                 return None
             if isinstance(record, _record.Start):
                 trace.start(source, record)
@@ -189,7 +192,17 @@ class Analysis:
         detail = self._detail is not None and attributes.get(semconv.STEP_INDEX) == self._detail
         trace = self._traces[record.trace] = Trace(detail=detail, clocks=self.clocks.differ)
         trace.beneath(self._also.of(record.trace))
+        for source, call in self._early.take(record.trace):
+            trace.end(source, call)
         return trace
+
+    def _keep(self, source: Source, record: _record.Start | _record.End) -> None:
+        """Keep a call that others of its trace may follow: its process may have been read before theirs."""
+        if not isinstance(record, _record.End) or record.name not in semconv.SERVICE_SUFFIX:
+            return
+        if record.parent and record.trace not in self._done:
+            record.attributes = checked(record.attributes)
+            self._early.keep(source, record)
 
     def _amend(self, record: _record.Late) -> None:
         attributes = self._awaited.get(record.span)
