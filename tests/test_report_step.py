@@ -85,6 +85,17 @@ def test_calls_of_another_process_stand_in_the_turn_in_which_they_began(capsys: 
     ]
 
 
+def test_a_vector_environment_shows_its_share(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of calls directly in a rollout of which nothing was recorded, the environment's share is known all the same."""
+    maker = Maker(RUN)
+    maker.begin_step(0, 0)
+    maker.end("generate", 0, 1, "g", "rollout")
+    maker.end("env.step", 1, 4, "e", "rollout")
+    maker.end("rollout", 0, 4, "rollout", "step 0")
+    maker.end("step", 0, 5, "step 0")
+    assert "  env 75 %" in reported(capsys, str(RUN))[1]
+
+
 def test_what_was_recorded_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """Words of a step beyond its headline, and those of its slow trajectories, known ones and the user's own."""
     maker = Maker(RUN)

@@ -72,7 +72,8 @@ class Rollout:
     @property
     def known(self) -> bool:
         """Whether there is anything to tell."""
-        return any(each is not None for each in (self.count, self.sequences, self.output_tokens, self.reward))
+        told = self.count, self.sequences, self.output_tokens, self.reward, self.env_ratio
+        return any(each is not None for each in told)
 
 
 def rollout(
