@@ -94,6 +94,13 @@ def test_nobody_is_blamed_where_it_cannot_be_told(capsys: pytest.CaptureFixture[
     assert not [line for line in lines if "Held up" in line]
 
 
+def test_nobody_is_slowest_by_what_the_table_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+    """A phase that took all ranks the same time to the hundredth of a second names none of them."""
+    for number in range(2):
+        step(rank(number, 2), 0, 0, 1.0 + number / 1000, 2.0)
+    assert table(lines_of(capsys), "2 ranks")[2] == "  data:                         1.00s    1.00s    1.00s"
+
+
 def test_a_phase_that_one_rank_alone_has_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """Rank 0 writes a checkpoint while the others wait: they spent no time in it, and it held them up."""
     for number in range(4):

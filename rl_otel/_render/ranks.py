@@ -59,9 +59,10 @@ def _nested(rows: tuple[Among, ...], around: tuple[str, ...] = ()) -> list[Among
 def _row(row: Among) -> str:
     indent = "  " * min(len(row.path) - 1, 4)
     label = f"{indent}{cut(row.path[-1], _WIDTH - len(indent) - 2)}:"
-    times = "".join(exact(time).rjust(_COLUMN) for time in (row.min, row.median, row.max))
-    who = "" if row.min == row.max else f"  rank {row.rank}{' waited least' if row.waits else ''}"
-    return f"  {label:<{_WIDTH}}{times}{who}"
+    times = [exact(time) for time in (row.min, row.median, row.max)]
+    # Where the table shows no difference it names nobody for one.
+    who = "" if times[0] == times[2] else f"  rank {row.rank}{' waited least' if row.waits else ''}"
+    return f"  {label:<{_WIDTH}}{''.join(time.rjust(_COLUMN) for time in times)}{who}"
 
 
 __all__ = ["again_lines", "rank_lines", "run_rank_lines"]
