@@ -139,7 +139,7 @@ def read(carrier: Any) -> Origin | None:
 
 
 def _ignore(why: str) -> None:
-    say("carrier", "rl_otel: a carrier of another process's context is ignored, the %dth: %s", next(_ignored), why)
+    say("carrier", "rl_otel: a carrier of another process's context is ignored, %d so far: %s", next(_ignored), why)
 
 
 def _values(carrier: Any) -> tuple[str | None, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -285,6 +286,7 @@ def test_wrong_carriers_are_counted_in_one_line_a_minute(
     clock[0] += 61
     context.extract({"traceparent": "x"})
     assert len(caplog.messages) == 2
+    assert all(re.search(r"is ignored, [0-9]+ so far: its traceparent is torn", line) for line in caplog.messages)
     assert "49 more like this" in caplog.messages[1]
 
 
