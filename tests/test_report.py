@@ -99,10 +99,11 @@ def test_a_run_killed_in_its_first_step_is_reported(capsys: pytest.CaptureFixtur
 def test_a_run_without_any_step_has_nothing_to_report(
     lives: bool, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it is worth to wait depends on whether the run goes on."""
+    """Whether it is worth to wait depends on whether the run goes on; a server's folder says how it joins a run."""
     Maker(RUN).end("generate", 0, 1)
     monkeypatch.setattr("rl_otel._read.source.lives", lambda process: lives)
-    assert reported(capsys, str(RUN)) == (1, [], f"rl-otel report: {told}\n")
+    serves = "If these processes serve another run, start them with its RL_OTEL_RUN_ID and RL_OTEL_RUN_DIR"
+    assert reported(capsys, str(RUN)) == (1, [], f"rl-otel report: {told}. {serves}\n")
 
 
 def test_a_folder_of_damaged_journals_has_nothing_to_report(capsys: pytest.CaptureFixture[str]) -> None:

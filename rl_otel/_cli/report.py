@@ -39,6 +39,8 @@ next:
                                     the same step for Jaeger's upload
 """
 
+_SERVES = "If these processes serve another run, start them with its RL_OTEL_RUN_ID and RL_OTEL_RUN_DIR"
+
 
 def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the command."""
@@ -119,5 +121,5 @@ def _nothing(analysis: Analysis, recorded: Run, step: int | None) -> str:
     if step is not None:
         return f"no step {step} in {folder}, where no step has ended. Try: {command('report', folder)}"
     if any(source.lives() for source in recorded.sources):
-        return f"no step has begun in {folder} yet; try again once the run has gone on"
-    return f"no step began in {folder}, and its processes do not run here; look at another run"
+        return f"no step has begun in {folder} yet; try again once the run has gone on. {_SERVES}"
+    return f"no step began in {folder}, and its processes do not run here; look at another run. {_SERVES}"
