@@ -458,6 +458,16 @@ def test_a_run_that_says_nothing_of_what_it_trains_on_wastes_nothing(capsys: pyt
     assert wasted(capsys) == []
 
 
+def test_a_run_whose_trajectories_are_all_missing_says_how_they_get_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """Generators that never called `configure()` leave nothing: that is said, and no figure is made of nothing."""
+    consuming({0: ["g/0"], 1: ["g/1", "g/2"]})
+    _, lines, error = reported(capsys, str(RUN))
+    assert not any("never trained" in line for line in lines)
+    assert "of 3 trajectories trained on nothing is here: call configure() in each process that plays them" in error
+    alone(process("generator", "generator", 2), "g/0", 1)
+    assert "trained on" not in reported(capsys, str(RUN))[2]
+
+
 def test_what_is_continued_is_trained_on_with_its_last_segment(capsys: pytest.CaptureFixture[str]) -> None:
     """A trajectory over two weight updates counts once, with the tokens of all its segments."""
     consuming({0: ["kept 2"], 1: []})

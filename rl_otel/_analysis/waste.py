@@ -61,10 +61,16 @@ class Waste:
 
     def wasted(self) -> Wasted | None:
         """Return what nothing has trained on, None for a run that does not say, or not of each trajectory."""
-        if not self.known or not self._consumes or not self._credit.keys().isdisjoint(self._groups):
-            return None  # also where a link stood for a part of a group: for which nobody says
+        if not self.known or not self._trajectories or not self._consumes:
+            return None
+        if not self._credit.keys().isdisjoint(self._groups):
+            return None  # a link stood for a part of a group: for which nobody says
         tokens = sum(each.tokens for each in self._waiting.values()) + sum(self._continued.values())
         return _figures.Wasted(len(self._waiting), tokens, self._trajectories, self._tokens)
+
+    def unseen(self) -> int:
+        """Return how many trajectories were trained on, where not one has been seen; else 0."""
+        return 0 if self._trajectories or self._continued else len(self._early)
 
     def _wait(self, span: bytes, waiting: _Waiting) -> None:
         group = waiting.group

@@ -20,6 +20,10 @@ def missing_lines(analysis: Analysis, run: Run) -> list[str]:
     for role, (size, ranks) in absent(run.sources).items():
         which = f"{numbered('rank', ranks)} of {counted(size, role or 'rank')}"
         lines.append(f"{which} left no journal here: copy those of other hosts into {run.folder}")
+    unseen = analysis.waste.unseen()
+    if unseen:
+        who = "call configure() in each process that plays them, and copy the journals of other hosts"
+        lines.append(f"of {counted(unseen, 'trajectory')} trained on nothing is here: {who} into {run.folder}")
     if run.lost:
         lines.append(f"{run.lost} spans never reached a journal and are missing here")
     return lines
