@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import tempfile
 import time
@@ -13,6 +14,7 @@ import pytest
 import rl_otel
 from rl_otel import _life, semconv
 from rl_otel._journal import Lock, Sent, base_of, journals
+from tests import process
 from tests.journal_maker import Maker
 from tests.receiver import Receiver
 
@@ -88,6 +90,26 @@ def test_folders_that_were_asked_for_stay() -> None:
         rl_otel.configure(**arguments)
         rl_otel.shutdown()
     assert (asked.exists(), default.exists()) == (True, True)
+
+
+def test_what_says_that_all_was_sent_goes_behind_what_was_sent() -> None:
+    """Who is killed while it removes its files leaves none that whoever comes next would send once more."""
+    script = """
+        import os, signal, sys
+        import rl_otel
+        def strike(event, arguments):
+            if event == "os.remove" and str(arguments[0]).endswith((".sent", ".lock")):
+                os.kill(os.getpid(), signal.SIGKILL)
+        rl_otel.configure(run_id="r1")
+        with rl_otel.step(0):
+            pass
+        sys.addaudithook(strike)
+        rl_otel.shutdown()
+    """
+    with Receiver() as receiver:
+        done = process.run(script, env={"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.http}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert {path.suffix for path in (passing() / "r1").iterdir()} == {".sent", ".lock"}
 
 
 def test_a_clean_end_takes_everything_along() -> None:

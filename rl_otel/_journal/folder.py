@@ -88,7 +88,8 @@ def remove(base: Path) -> None:
     Raises:
         OSError: one cannot be removed; also where another process of the run still has its files there.
     """
-    for path in base.parent.glob(f"{base.name}.*"):
-        if path.suffix in (SUFFIX, SENT, OWN, LOCK):
+    # Killed in the middle, or with another at the door, nothing is left that looks as if it had not been sent.
+    for suffix in (SUFFIX, SENT, OWN, LOCK):
+        for path in base.parent.glob(f"{base.name}*{suffix}"):
             path.unlink(missing_ok=True)
     base.parent.rmdir()
