@@ -217,7 +217,7 @@ def main() -> None:
     delivered = rl_otel.shutdown()
 
     rewards = [each["reward"] for each in figures]
-    print(f"\nReward: {mean(rewards[:5]):.3f} in the first five steps, {mean(rewards[-5:]):.3f} in the last five")
+    print(f"\nReward: {grpo.gain(rewards)}")
     if not delivered.folder:
         return  # OTEL_SDK_DISABLED=true: nothing was recorded
     waited, lasted = (sum(each[f"timing/{what}"] for each in figures) for what in ("wait", "step"))

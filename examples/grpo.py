@@ -242,6 +242,12 @@ async def run(steps: int, groups: int, size: int, seed: int) -> tuple[list[float
     return rewards, slowest
 
 
+def gain(rewards: list[float]) -> str:
+    if len(rewards) < 10:  # the first five are among the last five
+        return f"{mean(rewards):.3f}"
+    return f"{mean(rewards[:5]):.3f} in the first five steps, {mean(rewards[-5:]):.3f} in the last five"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=24)
@@ -273,7 +279,7 @@ def main() -> None:
     subprocess.run([sys.executable, *export], check=True)  # noqa: S603
     tool = "rl-otel" if shutil.which("rl-otel") else f"{os.path.relpath(sys.executable)} -m rl_otel"
     print(f"""
-Reward: {mean(rewards[:5]):.3f} in the first five steps, {mean(rewards[-5:]):.3f} in the last five
+Reward: {gain(rewards)}
 Run folder: {folder}
 Report: {tool} report {folder}
 Slowest trajectory: {slowest[i].id} in step {i}, {slowest[i].seconds:.2f}s

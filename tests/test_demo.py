@@ -119,6 +119,12 @@ def test_prints_a_table_for_each_step_and_the_summary(demo: Run) -> None:
     assert re.search(r"^  Evaluation: .*reward [+-]\d\.\d{3}", demo.out, re.MULTILINE)
 
 
+def test_so_few_steps_have_no_first_and_last_five(demo: Run) -> None:
+    """Of a run in which they would be partly the same steps, the mean reward of all is printed."""
+    [printed] = re.findall(r"^Reward: (.*)$", demo.out, re.MULTILINE)
+    assert abs(float(printed) - mean(demo.rewards)) < 0.001
+
+
 def test_report_prints_the_same(demo: Run) -> None:
     """`rl-otel report` on the run folder prints, character for character, what the run printed."""
     tables, end = demo.out.split("To read it again: ")
