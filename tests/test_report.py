@@ -322,16 +322,22 @@ def test_traces_outside_steps_cost_nothing_and_count_for_nothing(capsys: pytest.
 
 
 def test_trajectories_that_no_step_has_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of a thread that knows of no step, and those of a rollout outside any, are counted in one line."""
+    """Those of a thread that knows of no step, and those of a rollout outside any, are counted in one line.
+
+    It names the slowest, and says how many failed; a segment that another one takes up is none.
+    """
     maker = Maker(RUN)
     for number in range(3):
         maker.trace = f"lone {number}"
         maker.trajectory(f"lone {number}", 0, number + 1, "")
     maker.trace = "rollout"
     maker.start("rollout", 0, "rollout")
-    maker.trajectory("r", 0, 9)
+    maker.trajectory("r", 0, 9, **{semconv.TRAJECTORY_OUTCOME: "timeout"})
     maker.end("rollout", 0, 9, "rollout")
-    assert reported(capsys, str(RUN)) == (0, ["4 trajectories outside any step: p50 2.0s  max 9.0s"], "")
+    maker.trace = "continues"
+    maker.trajectory("c", 0, 20, "", **{semconv.TRAJECTORY_CONTINUES: True})
+    told = "4 trajectories outside any step: p50 2.0s  max 9.0s, slowest r; 1 failed"
+    assert reported(capsys, str(RUN)) == (0, [told], "")
 
 
 def test_memory_holds_only_what_is_open() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rl_otel._analysis.outside import Outside
 from rl_otel._analysis.ranks import absent
 from rl_otel._analysis.steps import Analysis, StepReport, Unfinished
 from rl_otel._analysis.trace import Played
 
-__all__ = ["Analysis", "Played", "StepReport", "Unfinished", "absent"]
+__all__ = ["Analysis", "Outside", "Played", "StepReport", "Unfinished", "absent"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from rl_otel._analysis.checked import checked
 from rl_otel._analysis.clocks import Clocks
 from rl_otel._analysis.early import Early
 from rl_otel._analysis.heads import look
+from rl_otel._analysis.outside import Outside
 from rl_otel._analysis.ranks import Expected, rank_of
 from rl_otel._analysis.trace import GATHERS, Played, Playing, Trace
 from rl_otel._analysis.waste import Waste
@@ -78,7 +78,7 @@ class Analysis:
         self.rootless: set[int] = set()  # steps of which no journal has the beginning
         self.again: set[int] = set()  # steps that were begun before a restart as well
         self.ranks = _figures.RunRanks()
-        self.outside = array("q")  # ns that each trajectory took which no step and no evaluation has
+        self.outside = Outside()
         self.clocks = Clocks(run.sources)
         self.waste = Waste()
         self.names = Names(run.sources)
@@ -168,8 +168,7 @@ class Analysis:
         if again or (record.parent and record.name != semconv.STEP):
             return False
         if record.name == semconv.TRAJECTORY:
-            if not record.attributes.get(semconv.TRAJECTORY_CONTINUES):
-                self.outside.append(record.end - record.start)
+            self.outside.add(record)
             self._count_waste(trace)
             del self._traces[record.trace]  # a trace of its own
         else:
@@ -250,7 +249,8 @@ class Analysis:
 
     def _ended_outside(self, trace: Trace, phase: _figures.Phase, evaluation: _figures.Rollout | None) -> None:
         if evaluation is None:
-            self.outside.extend(record.end - record.start for _, record in trace.trajectories)
+            for _, record in trace.trajectories:
+                self.outside.add(record)
         if trace.root is not None and not self._is_beside(*trace.root):
             self._figures_since(trace).add_outside(phase, evaluation)
         elif self.figures is not None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rl_otel import semconv
-from rl_otel._analysis import StepReport
+from rl_otel._analysis import Outside, StepReport
 from rl_otel._figures import Wasted
 from rl_otel._render.phases import phase_lines, utilization_lines
 from rl_otel._render.ranks import rank_lines
@@ -14,7 +12,7 @@ from rl_otel._render.serving import serving_lines
 from rl_otel._render.slowest import slowest_lines
 from rl_otel._render.words import recorded
 from rl_otel._split import percentile
-from rl_otel._table import counted, percent, scaled, short, step_lines, wrapped
+from rl_otel._table import LONGEST_ID, counted, cut, percent, scaled, short, step_lines, wrapped
 
 _SHOWN = frozenset({semconv.LOSS, semconv.REWARD_MEAN, semconv.SAMPLES})
 
@@ -43,12 +41,16 @@ def detail_lines(report: StepReport) -> list[str]:
     return [*table, *words, *slowest_lines(report), f"  Trace: {report.root.trace.hex()}"]
 
 
-def outside_lines(durations: Sequence[int]) -> list[str]:
-    """Return a line on the trajectories outside any step, by how many ns each took."""
-    if not durations:
+def outside_lines(outside: Outside) -> list[str]:
+    """Return a line on the trajectories outside any step."""
+    if not outside:
         return []
-    median, longest = short(percentile(durations, 0.5)), short(max(durations))
-    return [f"{counted(len(durations), 'trajectory')} outside any step: p50 {median}  max {longest}"]
+    number = len(outside.durations)
+    median, longest = short(percentile(outside.durations, 0.5)), short(max(outside.durations))
+    slowest = f", slowest {cut(outside.slowest, LONGEST_ID)}" if number > 1 and outside.slowest else ""
+    failed = f"; {outside.failed} failed" if outside.failed else ""
+    told = f"{counted(number, 'trajectory')} outside any step: p50 {median}  max {longest}"
+    return wrapped(f"{told}{slowest}{failed}", indent="")
 
 
 def wasted_lines(wasted: Wasted | None) -> list[str]:
