@@ -58,6 +58,19 @@ def test_what_a_rollout_drops_is_of_its_environment_unless_ids_tell_more() -> No
 
 
 @recording
+def test_that_nothing_was_dropped_is_in_the_summary() -> None:
+    """Zero that a step or a rollout has recorded is a point of the chart; of what nobody told there is none."""
+    with rl_otel.step(0) as step:
+        with rl_otel.rollout() as rollout:
+            with rl_otel.trajectory("played"):
+                pass
+            rollout.record(dropped={"zero_variance": 0, "overlong": 2})
+        step.record(dropped={"stale": [], "overlong": 0})
+    told = {name: value for name, value in step.summary.items() if name.startswith("dropped/")}
+    assert told == {"dropped/stale": 0, "dropped/zero_variance": 0, "dropped/overlong": 2}
+
+
+@recording
 def test_one_that_is_continued_counts_once_at_its_last_segment() -> None:
     """Two segments, cut by an update and then completed, are one completed trajectory; one cut for good is aborted."""
     with rl_otel.trajectory("a") as first, rl_otel.generate() as generation:

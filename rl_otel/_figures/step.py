@@ -147,7 +147,8 @@ def summary(step: StepFigures) -> dict[str, float | int]:
     flat.update(_rollout_summary("eval/generate/", step.evaluation))
     if step.evaluation is not None and step.evaluation.reward is not None:
         flat["eval/reward"] = step.evaluation.reward
-    dropped = Counter(step.dropped) + Counter(step.training.dropped if step.training is not None else {})
+    dropped = Counter(step.dropped)
+    dropped.update(step.training.dropped if step.training is not None else {})  # + would leave out zeros
     flat.update((f"dropped/{reason}", count) for reason, count in dropped.items())
     flat.update(_waits("async/waited", step.waited))
     for role, reasons in step.waited_beside.items():
