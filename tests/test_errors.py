@@ -292,6 +292,24 @@ def test_an_error_of_ours_is_one_line_and_never_raised(
     ]
 
 
+def test_a_journal_that_fails_again_as_a_call_is_made_up_for_is_not_the_hosts_problem(
+    traces: Traces, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call inside a trajectory takes a way of its own, and raises nothing either."""
+    monkeypatch.setattr(_safety, "strict", False)
+    assert _runtime.active is not None
+    with rl_otel.trajectory():
+        with monkeypatch.context() as broken:
+            broken.setattr(type(_runtime.active.journal), "end", lambda journal, record: 1 / 0)
+            with rl_otel.generate():
+                result = 42
+        with rl_otel.env_step():
+            pass
+    assert result == 42
+    assert traces.tree() == "trajectory\n  env.step"
+    assert "internal error in generate left" in caplog.text
+
+
 @pytest.mark.parametrize(("method", "where"), [("append", "entered"), ("end", "left")])
 def test_a_broken_journal_is_not_the_hosts_problem(
     traces: Traces, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, method: str, where: str

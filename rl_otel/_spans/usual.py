@@ -205,7 +205,7 @@ class Usual:
                 _write(self, runtime)
         except BaseException as failure:
             if claimed:
-                cast(Any, self)._make_up(runtime, self.finished, reached)
+                _make_up(cast(Any, self), runtime, reached=reached)
             cast(Any, self)._not_ended(runtime, error, failure)
         if stopwatch is not None:
             stopwatch.end()
@@ -349,6 +349,14 @@ def _hand_on(call: Usual, nest: Nest, runtime: Runtime) -> None:
         call._gathered(gathering)
     elif isinstance(call, UsualEnvCall):
         call._gathered(gathering)
+
+
+def _make_up(span: Any, runtime: Runtime, *, reached: bool) -> None:
+    """Make up for an end that was cut short; what fails here once more is ours to swallow."""
+    try:
+        span._make_up(runtime, span.finished, reached)
+    except Exception as error:
+        swallow(f"{misuse.kind_of(span)} left", error)
 
 
 def _write(call: Usual, runtime: Runtime) -> None:
