@@ -75,7 +75,16 @@ def _read(text: str) -> Inherited | None:
     for value, kind in zip(found, _KINDS, strict=True):
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
             return None
-    return found if found.run_id and "\0" not in found.folder and Path(found.folder).is_absolute() else None
+    return found if found.run_id and _is_sound(found) and Path(found.folder).is_absolute() else None
+
+
+def _is_sound(found: Inherited) -> bool:
+    """Whether texts can stand in a request, numbers have 64 bits, and the folder has a name that a system takes."""
+    try:
+        "".join(value for value in found if isinstance(value, str)).encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in found.folder and all(abs(value) < 1 << 63 for value in found if isinstance(value, int))
 
 
 _TEXT_OR_NONE: Final = (str, type(None))

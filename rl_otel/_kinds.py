@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -43,7 +44,7 @@ def _text(value: object) -> str:
 
 def _path(value: Any) -> Path:
     path = Path(value).expanduser()
-    _require("\0" not in str(path))
+    _require(b"\0" not in os.fsencode(path))  # it raises for half an emoji, of which no system has a name
     return path
 
 

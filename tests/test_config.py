@@ -25,6 +25,7 @@ class Mute:
 WRONG_ARGUMENTS: list[tuple[str, Any]] = [
     ("run_dir", Mute()),
     ("run_dir", "a\0b"),
+    ("run_dir", "half \ud83d an emoji"),
     ("run_dir", "~nobody-of-that-name/runs"),
     ("trace_budget", 10**30),
     ("timeout", 1e300),

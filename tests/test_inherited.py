@@ -207,6 +207,9 @@ def test_ranks_that_a_driver_starts_are_trainers_and_their_own_workers_are_worke
         ({"restart": True}, "torn"),
         ({"folder": "relative"}, "torn"),
         ({"folder": "/a\0b"}, "torn"),  # JSON has a way to write it
+        ({"folder": "/half \ud83d an emoji"}, "torn"),
+        ({"service_name": "\ud83d"}, "torn"),
+        ({"restart": 2**80}, "torn"),
         ({"run_id": ""}, "torn"),
         ({"time": 1}, "is over"),  # the number was given to another process since
         ({"pid": 2**22 + 1}, "is over"),
