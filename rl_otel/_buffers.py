@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from inspect import ismethod
 from typing import Any, Final, NamedTuple
 
+from rl_otel import _values
 from rl_otel._safety import pass_on, say_once
 
 MOST: Final = 100  # buffers of a process
@@ -34,7 +35,7 @@ class Buffers:
     def add(self, name: str, size: Callable[[], Any], capacity: int | None) -> None:
         """Watch a buffer; another one of that name is forgotten."""
         if name in self._known or len(self._known) < MOST:
-            self._known[name] = _Buffer(_reference(size), capacity)
+            self._known[name] = _Buffer(_reference(size), _whole(name, capacity))
 
     def one(self, name: str | None) -> Depth | None:
         """Return how full the buffer of that name is; without a name the only one, None where there are several."""
@@ -47,7 +48,7 @@ class Buffers:
         for name, buffer in [each for each in list(self._known.items()) if not names or each[0] in names]:
             try:
                 size = buffer.size()
-                depth = None if size is None else int(size())
+                depth = None if size is None else _values.plain(int(size()))
             except Exception as error:
                 pass_on(error)
                 depth = None
@@ -62,6 +63,21 @@ class Buffers:
                 yield Depth(name, depth, buffer.capacity)
             elif self._known.get(name) is buffer:
                 self._known.pop(name, None)
+
+
+def _whole(name: str, capacity: Any) -> int | None:
+    """Return a capacity as a number; None, with a line, for what is none: the gauge has those of other buffers too."""
+    try:
+        return _values.argument(capacity, int)  # type: ignore[no-any-return]
+    except _values.Unfit as wanted:
+        say_once(
+            f"capacity {name}",
+            "rl_otel: buffer(%r, capacity=%s): not a %s, left out",
+            name,
+            _values.shown(capacity),
+            wanted,
+        )
+        return None
 
 
 def _reference(size: Callable[[], Any]) -> Callable[[], Any]:

@@ -66,6 +66,18 @@ def test_a_callback_that_raises_is_dropped_and_said_once(caplog: pytest.LogCaptu
 
 
 @recording
+def test_numbers_that_are_none_cost_other_buffers_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A capacity that is no number is left out, with a line, and a size beyond 64 bits is the nearest of them."""
+    rl_otel.buffer("vast", size=lambda: 10**400, capacity="endless")  # type: ignore[arg-type]
+    rl_otel.buffer("good", size=lambda: 3, capacity=4)
+    with rl_otel.step(0):
+        pass
+    assert sizes(metrics.now()) == {"good": 3, "vast": 2**63 - 1}
+    assert [point.value for point in metrics.now()["rl.buffer.capacity"]] == [4]
+    assert "rl_otel: buffer('vast', capacity='endless'): not a whole number, left out" in caplog.messages
+
+
+@recording
 def test_a_queue_does_not_live_on_because_it_is_watched() -> None:
     """The object of a bound method is not kept alive; its gauge goes with it."""
     import gc
