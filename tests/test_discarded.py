@@ -121,7 +121,7 @@ def test_a_report_counts_them_once_too() -> None:
     rl_otel.shutdown()
     analysis = Analysis(Run(Path("runs/r1")))
     (report,) = analysis.steps()
-    assert len(analysis.outside) == 1
+    assert len(analysis.outside.durations) == 1
     training = report.figures.training
     assert training is not None
     assert (training.count, training.continued, report.figures.dropped) == (1, 1, {"stale": 1})
