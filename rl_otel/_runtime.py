@@ -42,6 +42,7 @@ from rl_otel._thread import Worker
 from rl_otel._timeline import InFlight, Open, Timelines
 
 _LATE: Final = "rl_otel: what ended at exit, after rl_otel was shut down, is in %s and not sent; to send it: %s"
+_ORPHANS: Final = "rl_otel: there was no time to send what processes that are gone have left in %s; to send it: %s"
 
 active: Runtime | None = None
 begun = False  # whether this process has ever been configured
@@ -197,6 +198,8 @@ class Runtime:
         self.journal.close()
         gone = min(report.pending, self.journal.overflow.spans)  # what no disk took ends with the process
         report = dataclasses.replace(report, pending=report.pending - gone, dropped=report.dropped + gone)
+        if self.shipper is not None and self.shipper.leaves_orphans:
+            _safety.say("orphans", _ORPHANS, self.folder.shown, command("ship", self.folder.shown))
         if self.folder.passing:
             self._tidy(report)
         return report

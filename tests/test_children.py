@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from rl_otel._cli import main
 from rl_otel._journal import journals, read
 from rl_otel._record import End, Process
+from rl_otel._terminal import command
 from rl_otel.testing import Traces
 from tests import needs, process
+from tests.receiver import black_hole
 
 if TYPE_CHECKING:
     from tests.receiver import Receiver
@@ -171,14 +174,24 @@ NOTHING_ITSELF = """
     carrier = {"TRACEPARENT": sys.argv[2], "TRACESTATE": "rl_otel=1;k:rollout;s:1"}
     child = "import os; from tests import workers; workers.record_and_leave(os.environ, ['a', 'b'])"
     subprocess.run([sys.executable, "-c", child], env={**context.environ(), **carrier}, check=True)
-    rl_otel.shutdown(30)
+    print(bool(rl_otel.shutdown(float(sys.argv[3]))))
 """
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def test_a_parent_that_records_nothing_delivers_all_the_same(receiver: Receiver) -> None:
     """A process that only starts others looks for what they have left when it ends."""
-    process.run(NOTHING_ITSELF, receiver.http, PARENT)
+    told = process.run(NOTHING_ITSELF, receiver.http, PARENT, "30")
+    assert (told.stdout, told.stderr) == ("True\n", "")
+    assert sorted(span.attributes["rl.environment.name"] for span in receiver.spans) == ["a", "b"]
+
+
+def test_what_there_was_no_time_to_send_for_others_is_said(receiver: Receiver) -> None:
+    """Where the receiver does not answer, a line at the end names the folder and the command, which sends it."""
+    told = process.run(NOTHING_ITSELF, f"http://127.0.0.1:{black_hole()}", PARENT, "0.5")
+    left = "there was no time to send what processes that are gone have left in runs/r1"
+    assert f"{left}; to send it: {command('ship', Path('runs/r1'))}\n" in told.stderr
+    assert main(["ship", "runs/r1", "--endpoint", receiver.http]) == 0
     assert sorted(span.attributes["rl.environment.name"] for span in receiver.spans) == ["a", "b"]
 
 

@@ -84,6 +84,7 @@ class Shipper:
         self._orphans = Orphans(folder, cursor.base, outlet, self._pause_if_last)
         self._inherited: Iterator[bool] | None = self._orphans.batches()
         self._looked_again = False  # for orphans, at last
+        self.leaves_orphans = False  # once it was flushed for the last time: there was no time for them
         self._asked = time.monotonic()  # when they were looked for
         self._changed = threading.Condition()
         self._hurry = self._last = self._done = self._stopped = False
@@ -111,8 +112,10 @@ class Shipper:
             self._wait(lambda: self._settled(ended), deadline)
             self._done = last and self._settled(ended)
             if self._done:
-                self._wait(lambda: self._looked_again and self._inherited is None, deadline)
-            return self._settled(ended)
+                self._wait(self._inherited_all, deadline)
+            in_time, settled = self._inherited_all(), self._settled(ended)
+        self.leaves_orphans = last and not in_time and self._orphans.waiting()
+        return settled
 
     def stop(self, timeout: float) -> None:
         """End the thread, waiting `timeout` seconds at most; a daemon that hangs in a name look-up holds nobody."""
@@ -128,6 +131,9 @@ class Shipper:
     def _wait(self, until: Callable[[], bool], deadline: float) -> None:
         while not until() and self.worker.alive and (left := deadline - time.monotonic()) > 0:
             self._changed.wait(left)
+
+    def _inherited_all(self) -> bool:
+        return self._looked_again and self._inherited is None
 
     def _settled(self, ended: int) -> bool:
         return self.tally.total + (0 if self._last else self.tally.held) >= ended
