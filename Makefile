@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-async demo-gpu stack stack-down stack-status test test-backends check format bench clean
+.PHONY: help demo demo-async demo-ray demo-gpu stack stack-down stack-status test test-backends check format bench clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +22,10 @@ demo: $(VENV)/.demo ## Train a small policy with GRPO on the CPU, traced: tables
 demo-async: $(VENV)/.demo ## Asynchronous GRPO on the CPU, in four processes: who waited for whom, and how stale samples were
 	@RL_OTEL_PRINT=$${RL_OTEL_PRINT:-0} $(BIN)/python examples/async_grpo.py $(ARGS)
 
-demo-gpu: $(VENV)/.test ## The same as on a machine with a GPU, where there is none: memory and GPU time of each phase
+demo-ray: $(VENV)/.test ## The same on Ray: the driver trains, actors generate and have the environments
+	@RL_OTEL_PRINT=$${RL_OTEL_PRINT:-0} $(BIN)/python examples/async_grpo_ray.py $(ARGS)
+
+demo-gpu: $(VENV)/.test ## The first as on a machine with a GPU, where there is none: memory and GPU time of each phase
 	@RL_OTEL_PRINT=$${RL_OTEL_PRINT:-1} $(BIN)/python -m tests.demo_gpu $(or $(ARGS),--steps 8)
 
 # These need Python alone, and no environment.

@@ -26,10 +26,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpo
 import lake
@@ -37,6 +38,9 @@ import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import rl_otel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZE, TURNS = 3, 6  # of a lake, of a trajectory: small enough to learn in seconds
 GENERATORS, GROUP = 2, 8  # processes; trajectories that start on the same map
@@ -50,29 +54,49 @@ spawn = multiprocessing.get_context("spawn")  # torch and its threads do not sur
 
 
 class Weights:
-    """The newest weights, in memory that all processes share."""
+    """How weights get from the trainer to the generators."""
 
-    def __init__(self, policy: grpo.Policy) -> None:
-        self.vector = parameters_to_vector(policy.parameters()).detach().share_memory_()
-        self.version = spawn.Value("i", -1)  # its lock is for both
+    def send(self, vector: torch.Tensor, version: int) -> None:
+        raise NotImplementedError
+
+    def receive(self) -> tuple[torch.Tensor, int]:
+        """Return what was sent last."""
+        raise NotImplementedError
 
     def publish(self, policy: grpo.Policy, version: int) -> None:
         with rl_otel.weight_sync() as weight_sync:
             with weight_sync.part("gather"):
                 vector = parameters_to_vector(policy.parameters()).detach()
-            with weight_sync.part("transfer", bytes=vector.nbytes), self.version.get_lock():
-                self.vector.copy_(vector)
-                self.version.value = version
+            with weight_sync.part("transfer", bytes=vector.nbytes):
+                self.send(vector, version)
             weight_sync.record(policy_version=version)
 
-    def load_into(self, policy: grpo.Policy) -> int:
-        """Take them up. Returns their version."""
-        with rl_otel.weight_sync() as weight_sync:
-            with weight_sync.part("load", bytes=self.vector.nbytes), self.version.get_lock():
-                vector_to_parameters(self.vector.clone(), policy.parameters())
-                version = int(self.version.value)
-            weight_sync.record(policy_version=version)
+    def load_into(self, policy: grpo.Policy, known: int) -> int:
+        """Take up what is newer than the version that is known. Returns the version that it has now."""
+        vector, version = self.receive()
+        if version > known:
+            with rl_otel.weight_sync() as weight_sync:
+                with weight_sync.part("load", bytes=vector.nbytes):
+                    vector_to_parameters(vector, policy.parameters())
+                weight_sync.record(policy_version=version)
         return version
+
+
+class SharedWeights(Weights):
+    """They lie in memory that all processes share."""
+
+    def __init__(self, policy: grpo.Policy) -> None:
+        self.vector = parameters_to_vector(policy.parameters()).detach().share_memory_()
+        self.version = spawn.Value("i", -1)  # its lock is for both
+
+    def send(self, vector: torch.Tensor, version: int) -> None:
+        with self.version.get_lock():
+            self.vector.copy_(vector)
+            self.version.value = version
+
+    def receive(self) -> tuple[torch.Tensor, int]:
+        with self.version.get_lock():
+            return self.vector.clone(), int(self.version.value)
 
 
 @dataclass
@@ -102,19 +126,18 @@ class Shared(NamedTuple):
 def generate(number: int, shared: Shared, port: int, seed: int) -> None:
     """Play groups until the run is done, and put them into the buffer."""
     prepare(seed)
-    rl_otel.configure(service_name="async-grpo")
-    asyncio.run(fill(number, shared, port, seed))
+    rl_otel.configure()
+    asyncio.run(fill(number, shared, partial(lake.RemoteLake, port), seed))
     shared.buffer.cancel_join_thread()  # what is still in it nobody will read
 
 
-async def fill(number: int, shared: Shared, port: int, seed: int) -> None:
+async def fill(number: int, shared: Shared, make: Callable[..., lake.TextLake], seed: int) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(GROUP))
     engine, version = grpo.Engine(grpo.Policy()), -1
     for group in count(number, GENERATORS):
-        if shared.weights.version.value > version:
-            version = shared.weights.load_into(engine.policy)
+        version = shared.weights.load_into(engine.policy, version)
         sandboxes = [(group * GROUP + sample) % lake.SANDBOXES for sample in range(GROUP)]
-        lakes = [lake.RemoteLake(sandbox, SIZE, TURNS, port) for sandbox in sandboxes]
+        lakes = [make(sandbox, SIZE, TURNS) for sandbox in sandboxes]
         plays = [grpo.play(engine, each, str(group), sample, seed) for sample, each in enumerate(lakes)]
         played = [Sample(t.id, version, t.tokens, t.written, t.reward) for t in await asyncio.gather(*plays)]
         with rl_otel.wait("buffer_full"):
@@ -183,7 +206,7 @@ def prepare(seed: int) -> None:
 def run(steps: int, stalest: int, capacity: int, seed: int) -> list[dict[str, float]]:
     """Start the other processes, train, and end them."""
     policy = grpo.Policy()
-    shared = Shared(Weights(policy), spawn.Queue(capacity), spawn.Event())
+    shared = Shared(SharedWeights(policy), spawn.Queue(capacity), spawn.Event())
     rl_otel.buffer("groups", size=shared.buffer.qsize, capacity=capacity)
     shared.weights.publish(policy, 0)
     server = subprocess.Popen([sys.executable, lake.__file__], stdout=subprocess.PIPE, text=True)  # noqa: S603
@@ -202,8 +225,9 @@ def run(steps: int, stalest: int, capacity: int, seed: int) -> list[dict[str, fl
         server.wait()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main(run: Callable[..., list[dict[str, float]]], name: str, about: str) -> None:
+    """Do what the command line says, and tell how it went."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=36)
     parser.add_argument("--stalest", type=int, default=3, help="versions that what is trained on may be behind")
     parser.add_argument("--capacity", type=int, default=8, help="groups that the buffer takes")
@@ -212,7 +236,7 @@ def main() -> None:
     args = parser.parse_args()
     prepare(args.seed)
 
-    rl_otel.configure(service_name="async-grpo", run_dir=args.run_dir)
+    rl_otel.configure(service_name=name, run_dir=args.run_dir)
     figures = run(args.steps, args.stalest, args.capacity, args.seed)
     delivered = rl_otel.shutdown()
 
@@ -235,4 +259,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(run, "async-grpo", __doc__)

@@ -92,7 +92,7 @@ class Lakes(BaseHTTPRequestHandler):
 class RemoteLake(TextLake):
     """A lake on the server."""
 
-    def __init__(self, sandbox: int, size: int, turns: int, port: int) -> None:
+    def __init__(self, port: int, sandbox: int, size: int, turns: int) -> None:
         super().__init__(sandbox, size, turns)
         self.connection = HTTPConnection("127.0.0.1", port)
 
