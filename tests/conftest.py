@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -34,6 +35,11 @@ slow = [HealthCheck.too_slow]
 settings.register_profile("rl_otel", deadline=None, max_examples=50, suppress_health_check=slow)
 settings.register_profile("quick", deadline=None, max_examples=10, suppress_health_check=slow)
 settings.load_profile("rl_otel")
+
+
+def pytest_configure() -> None:
+    # What a shell script starts in the background ignores Ctrl-C, and so would every process of ours.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
