@@ -58,6 +58,14 @@ def test_what_a_rollout_drops_is_of_its_environment_unless_ids_tell_more() -> No
 
 
 @recording
+def test_what_a_rollout_of_other_processes_drops_is_in_the_summary() -> None:
+    """Nothing else is known here of trajectories that all ended elsewhere."""
+    with rl_otel.step(0) as step, rl_otel.rollout() as rollout:
+        rollout.record(dropped={"stale": 2})
+    assert step.summary["dropped/stale"] == 2
+
+
+@recording
 def test_that_nothing_was_dropped_is_in_the_summary() -> None:
     """Zero that a step or a rollout has recorded is a point of the chart; of what nobody told there is none."""
     with rl_otel.step(0) as step:

@@ -73,7 +73,7 @@ class Rollout:
     def known(self) -> bool:
         """Whether there is anything to tell."""
         told = self.count, self.sequences, self.output_tokens, self.reward, self.env_ratio
-        return any(each is not None for each in told)
+        return bool(self.dropped) or any(each is not None for each in told)
 
 
 def rollout(
