@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from rl_otel._analysis import Analysis
+from rl_otel._cli import main
 from rl_otel._read import Run
 from rl_otel._table import step_lines
 from rl_otel.testing import Traces
@@ -14,7 +17,7 @@ from tests import process
 PAGE = (Path(__file__).parent.parent / "docs" / "asynchronous.md").read_text()
 
 
-def test_its_program_is_what_the_page_says() -> None:
+def test_its_program_is_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     """Each step and each trajectory is a trace; what is trained on is linked to, waits and staleness are told."""
     program, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     process.run(program)
@@ -37,3 +40,6 @@ def test_its_program_is_what_the_page_says() -> None:
     (shown,) = re.findall(r"```text\n(.*?)\n```", PAGE, re.DOTALL)
     assert re.fullmatch(pattern, shown)
     assert [step.figures.staleness and step.figures.staleness.count for step in steps] == [8] * 10
+    (verb,) = re.findall(r"`rl-otel (report runs/asynchronous --step \d+)`", PAGE)
+    assert main(verb.split()) == 0
+    assert "\n  Slowest trajectories this step trained on:\n" in capsys.readouterr().out

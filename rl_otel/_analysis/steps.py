@@ -14,7 +14,8 @@ from rl_otel._analysis.early import Early
 from rl_otel._analysis.heads import look
 from rl_otel._analysis.outside import Outside
 from rl_otel._analysis.ranks import Expected, rank_of
-from rl_otel._analysis.trace import GATHERS, Played, Playing, Trace
+from rl_otel._analysis.trace import GATHERS, Playing, Trace
+from rl_otel._analysis.trained import Detail, Trained, by_trajectory, trained_on
 from rl_otel._analysis.waste import Waste
 from rl_otel._journal import decoded
 from rl_otel._read import Also, Names, Run, Source
@@ -29,13 +30,13 @@ _NEVER = 1 << 62  # as a restart
 class StepReport:
     """A step that has ended.
 
-    Where detail was asked for also `trajectories`, `calls`, its generate and env spans, `phases`, and `parts`, those of
-    its weight syncs.
+    Where detail was asked for also `detail` of its trajectories, `trained`, those of other traces that it trained on,
+    `phases`, and `parts`, those of its weight syncs.
 
     `again` where an attempt before had begun it as well, and `ended` it. `ranks` is what its phases took on each rank,
     where there are several; `stand_in` the one whose step stands for all, where the root never came. `serving` is what
-    inference servers say of its generate calls, with detail `served` the same by trajectory. `roles` is what other
-    timelines did meanwhile, `names` what the processes are called.
+    inference servers say of its generate calls. `roles` is what other timelines did meanwhile, `names` what the
+    processes are called.
     """
 
     figures: _figures.StepFigures
@@ -45,13 +46,12 @@ class StepReport:
     ranks: _figures.RankFigures | None
     stand_in: int | None
     roles: tuple[_figures.Role, ...]
-    trajectories: list[Played]
-    calls: list[_record.End]
+    detail: Detail
+    trained: Trained | None
     phases: list[_record.End]
     parts: list[_record.End]
     names: Names
     serving: _figures.Serving | None
-    served: dict[bytes, list[_figures.Request]]
 
 
 @dataclass(frozen=True)
@@ -285,13 +285,12 @@ class Analysis:
             ranks=self._ranks(trace),
             stand_in=rank_of(owner) if root.parent else None,
             roles=_figures.roles([*trace.elsewhere(), *beside], figures.start, figures.end),
-            trajectories=trace.detailed(),
-            calls=trace.calls,
+            detail=Detail(trace.detailed(), trace.calls, by_trajectory(served) if trace.detail else {}),
+            trained=trained_on(self._run, self._also, trace) if trace.detail else None,
             phases=[record for _, record in trace.phases] if trace.detail else [],
             parts=trace.parts,
             names=self.names,
             serving=_figures.serving(request for _, request in served),
-            served=_by_trajectory(served) if trace.detail else {},
         )
 
     def _ranks(self, trace: Trace) -> _figures.RankFigures | None:
@@ -322,13 +321,6 @@ class Analysis:
                     record.attributes = checked(record.attributes)
                 self.unfinished.append(Unfinished(trace.index, trace))
         self.unfinished.sort(key=lambda each: (each.index is None, each.index or 0))
-
-
-def _by_trajectory(served: list[tuple[bytes, _figures.Request]]) -> dict[bytes, list[_figures.Request]]:
-    by: dict[bytes, list[_figures.Request]] = {}
-    for trajectory, request in served:
-        by.setdefault(trajectory, []).append(request)
-    return by
 
 
 @dataclass

@@ -31,11 +31,12 @@ class Span:
 
 
 class Played(NamedTuple):
-    """A trajectory that has ended, its span, and the process it ran in."""
+    """A trajectory that has ended, its span, and the process it ran in; `staleness` as whoever trained on it says."""
 
     figures: _figures.Trajectory
     record: _record.End
     source: Source
+    staleness: int | None = None
 
 
 class Playing(NamedTuple):

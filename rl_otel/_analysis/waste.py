@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from rl_otel import _figures, _record, semconv
+from rl_otel._analysis.trained import TRAINS, count_of
 from rl_otel._figures import Wasted
 
-_TRAIN: Final = (semconv.TRAIN, semconv.STEP)
 _PATIENCE: Final = 16  # steps without a link, after which a run is one that does not say what it trains on
 
 
@@ -33,7 +33,7 @@ class Waste:
 
     def end(self, record: _record.End) -> None:
         """Take a span that may say what it trains on."""
-        if record.links and record.name in _TRAIN:
+        if record.links and record.name in TRAINS:
             for link in record.links:
                 self._consume(link)
 
@@ -50,11 +50,11 @@ class Waste:
             return
         tokens = attributes.get(semconv.TRAJECTORY_OUTPUT_TOKENS, 0) + nested
         self._tokens += tokens
-        whole = str(attributes.get(semconv.TRAJECTORY_ID, "")), _count(attributes, semconv.ATTEMPT)
+        whole = str(attributes.get(semconv.TRAJECTORY_ID, "")), count_of(attributes, semconv.ATTEMPT)
         if attributes.get(semconv.TRAJECTORY_CONTINUES):
             self._continued[whole] = self._continued.get(whole, 0) + tokens
             return
-        if _count(attributes, semconv.SEGMENT) > 1:
+        if count_of(attributes, semconv.SEGMENT) > 1:
             tokens += self._continued.pop(whole, 0)
         self._trajectories += 1
         self._wait(trajectory.span, _Waiting(tokens, _group(attributes)))
@@ -88,7 +88,7 @@ class Waste:
             return
         self._consumes = True
         self._train(link.span)
-        more = _count(link.attributes, semconv.GROUP_TRAJECTORIES) - 1
+        more = count_of(link.attributes, semconv.GROUP_TRAJECTORIES) - 1
         group = link.attributes.get(semconv.GROUP_ID)
         if more <= 0:
             return
@@ -114,11 +114,6 @@ class Waste:
         self.known = False
         for known in (self._waiting, self._groups, self._early, self._credit, self._continued):
             known.clear()
-
-
-def _count(attributes: _record.Attributes, name: str) -> int:
-    value = attributes.get(name, 1)
-    return value if type(value) is int else 1
 
 
 def _group(attributes: _record.Attributes) -> str | None:

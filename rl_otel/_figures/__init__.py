@@ -9,7 +9,7 @@ from __future__ import annotations
 from rl_otel._figures.gpu import Memory
 from rl_otel._figures.ranks import Among, RankFigures, RankTimes, RunRanks, place_of
 from rl_otel._figures.roles import Done, Elsewhere, Role, roles
-from rl_otel._figures.rollout import Direct, Rollout, Spread, dropped_of, rollout, rollout_attributes
+from rl_otel._figures.rollout import Direct, Rollout, Spread, dropped_of, rollout, rollout_attributes, slowest
 from rl_otel._figures.run import Cumulated, RunFigures, run
 from rl_otel._figures.serving import STAGES, Request, Serving, serving
 from rl_otel._figures.staleness import Staleness, joined_staleness, staleness_attributes, staleness_of
@@ -49,6 +49,7 @@ __all__ = [
     "rollout_attributes",
     "run",
     "serving",
+    "slowest",
     "staleness_attributes",
     "staleness_of",
     "step",

@@ -111,8 +111,13 @@ def joined(
         output_rate=output * NANO / wall if output is not None and wall else None,
         reward=_reward(top, recorded),
         continued=sum(each.top and each.continues for each in trajectories),
-        slowest=tuple(sorted(top, key=lambda each: (-each.duration, each.start, each.id))[:SLOWEST]),
+        slowest=slowest(top),
     )
+
+
+def slowest(trajectories: Iterable[Trajectory]) -> tuple[Trajectory, ...]:
+    """Return those that took longest, the longest first."""
+    return tuple(sorted(trajectories, key=lambda each: (-each.duration, each.start, each.id))[:SLOWEST])
 
 
 def rollout_attributes(rollout: Rollout) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rl_otel import semconv
-from rl_otel._analysis import StepReport
+from rl_otel._analysis import Detail, StepReport
 from rl_otel._figures import STAGES, Request
 from rl_otel._record import End
 from rl_otel._table import counted, short, wrapped
@@ -22,12 +22,12 @@ def serving_lines(report: StepReport) -> list[str]:
     return wrapped(f"inference servers, {counted(serving.requests, 'request')}: median {words}")
 
 
-def served_lines(trajectory: bytes, report: StepReport) -> list[str]:
+def served_lines(trajectory: bytes, detail: Detail) -> list[str]:
     """Return a line on how the generate calls of a trajectory went in their server."""
-    requests = report.served.get(trajectory, [])
+    requests = detail.served.get(trajectory, [])
     if not requests:
         return []
-    calls = [call for call in report.calls if call.parent == trajectory and call.name == semconv.GENERATE]
+    calls = [call for call in detail.calls if call.parent == trajectory and call.name == semconv.GENERATE]
     told = {stage: sum(each.stages.get(stage, 0) for each in requests) for stage in _IN_ROW}
     words = [f"{stage} {short(time)}" for stage, time in told.items() if any(stage in each.stages for each in requests)]
     outside = _outside(requests, calls)

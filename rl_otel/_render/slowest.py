@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rl_otel import semconv
-from rl_otel._analysis import Played, StepReport
+from rl_otel._analysis import Detail, Played, StepReport
 from rl_otel._figures import Trajectory
+from rl_otel._read import Names
 from rl_otel._record import End
 from rl_otel._render.serving import served_lines
 from rl_otel._render.words import described, recorded
@@ -25,30 +26,49 @@ def slowest_lines(report: StepReport) -> list[str]:
     rollout = next((each for each in (figures.training, figures.evaluation) if each and each.slowest), None)
     if rollout is None:
         return []
-    played = {each.record.span: each for each in report.trajectories}
-    lines = ["  Slowest trajectories:"]
-    for trajectory in rollout.slowest:
-        lines += _trajectory_lines(played[trajectory.span], report) + served_lines(trajectory.span, report)
-        lines += _turn_lines([call for call in report.calls if call.parent == trajectory.span])
-    return lines + _failed_lines(report, {trajectory.span for trajectory in rollout.slowest})
+    return ["  Slowest trajectories:", *_lines(rollout.slowest, report.detail, report.names)]
 
 
-def _failed_lines(report: StepReport, told: set[bytes]) -> list[str]:
-    ended = (each for each in report.trajectories if each.figures.outcome in FAILED)
+def trained_lines(report: StepReport) -> list[str]:
+    """Return the same lines on the trajectories of other traces that a step trained on."""
+    trained = report.trained
+    if trained is None:
+        return []
+    here = len(trained.detail.trajectories)
+    known = f" ({here} of {trained.number} known)" if here < trained.number else ""
+    head = f"  Slowest trajectories this step trained on{known}:"
+    return [head, *_lines(trained.slowest, trained.detail, report.names)]
+
+
+def _lines(slowest: Iterable[Trajectory], detail: Detail, names: Names) -> list[str]:
+    played = {each.record.span: each for each in detail.trajectories}
+    lines = []
+    told = set()
+    for trajectory in slowest:
+        lines += _trajectory_lines(played[trajectory.span], names) + served_lines(trajectory.span, detail)
+        lines += _turn_lines([call for call in detail.calls if call.parent == trajectory.span])
+        told.add(trajectory.span)
+    return lines + _failed_lines(detail, names, told)
+
+
+def _failed_lines(detail: Detail, names: Names, told: set[bytes]) -> list[str]:
+    ended = (each for each in detail.trajectories if each.figures.outcome in FAILED)
     failed = [each for each in ended if each.figures.span not in told]
     if not failed:
         return []
     lines = ["  Failed as well:"]
     for played in failed[:_FAILED]:
-        lines += _trajectory_lines(played, report)
+        lines += _trajectory_lines(played, names)
     if len(failed) > _FAILED:
         lines.append(f"    and {len(failed) - _FAILED} more")
     return lines
 
 
-def _trajectory_lines(played: Played, report: StepReport) -> list[str]:
-    where = [] if report.names.alone else [f"in {cut(report.names.of(played.source), LONGEST_ID)}"]
-    lines = wrapped(_sentence(played.figures, recorded(played.record, _SHOWN) + where), indent="    ")
+def _trajectory_lines(played: Played, names: Names) -> list[str]:
+    more = recorded(played.record, _SHOWN)
+    more += [] if played.staleness is None else [f"staleness {played.staleness}"]
+    more += [] if names.alone else [f"in {cut(names.of(played.source), LONGEST_ID)}"]
+    lines = wrapped(_sentence(played.figures, more), indent="    ")
     error = " ".join(played.record.message.split())
     return [*lines, cut(f"      {error}", WIDTH)] if error else lines
 
@@ -102,4 +122,4 @@ def _call(call: End) -> str:
     return f"{described(call.name, call.attributes)} {short(call.end - call.start)}{told}"
 
 
-__all__ = ["slowest_lines"]
+__all__ = ["slowest_lines", "trained_lines"]

@@ -9,7 +9,7 @@ from rl_otel._render.phases import phase_lines, utilization_lines
 from rl_otel._render.ranks import rank_lines
 from rl_otel._render.roles import role_lines
 from rl_otel._render.serving import serving_lines
-from rl_otel._render.slowest import slowest_lines
+from rl_otel._render.slowest import slowest_lines, trained_lines
 from rl_otel._render.words import recorded
 from rl_otel._split import percentile
 from rl_otel._table import LONGEST_ID, counted, cut, percent, scaled, short, step_lines, wrapped
@@ -38,7 +38,8 @@ def detail_lines(report: StepReport) -> list[str]:
     phases = phase_lines(report)
     words = wrapped(f"Recorded: {told}".rstrip() if told or phases else "") + phases
     table = table_lines(report) + utilization_lines(report)
-    return [*table, *words, *slowest_lines(report), f"  Trace: {report.root.trace.hex()}"]
+    trajectories = slowest_lines(report) + trained_lines(report)
+    return [*table, *words, *trajectories, f"  Trace: {report.root.trace.hex()}"]
 
 
 def outside_lines(outside: Outside) -> list[str]:
