@@ -10,6 +10,8 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -52,9 +54,14 @@ def missing(part: str) -> str | None:
     if part in _STACK:
         absent = [program.name for program in _STACK[part] if programs.find(program) is None]
         return f"not here: {', '.join(absent)}; build them: python -m stack build" if absent else None
-    if importlib.util.find_spec(part) is None:
+    if not (_has_program("mpiexec.hydra") if part == "mpich" else importlib.util.find_spec(part)):
         return f"{part} is not installed: pip install -e '.[test]'"
     return None
+
+
+def _has_program(name: str) -> bool:
+    """Whether a program lies with the interpreter, as the index has it."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) is not None
 
 
 def _can_make_hosts() -> bool:
