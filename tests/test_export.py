@@ -16,6 +16,7 @@ from rl_otel._terminal import command
 from tests import otlp
 from tests.journal_maker import BEGAN, Maker, S, one_step, span_of, trace_of
 from tests.reporting import exported
+from tests.test_report_processes import alone, consuming, process
 
 RUN = Path("runs/r")
 FILE = Path("step.json")
@@ -151,6 +152,19 @@ def test_a_step_alone_is_its_whole_trace() -> None:
     worker.step_index, worker.trace = 1, "step 1"
     worker.end("generate", 20, 21, "g", "rollout")
     assert sorted(span.name for span in exported(RUN, "--step", "1")) == ["GET", "generate", "train"]
+
+
+def test_a_step_comes_with_what_it_trained_on() -> None:
+    """With --step the traces that its train spans link to are written as well, whole, and of no other step."""
+    consuming({0: ["a/0"], 1: ["b/0"], 2: []})
+    generator = process("g", "generator", 2)
+    for id_ in ("a/0", "b/0", "c/0"):
+        alone(generator, id_, 5)
+        generator.end("generate", 4, 5, f"{id_} 0", id_)
+    traces = Counter((span.name, span.proto.trace_id) for span in exported(RUN, "--step", "1"))
+    step, trajectory = trace_of("step 1"), trace_of("b/0")
+    assert set(traces) == {("step", step), ("train", step), ("trajectory", trajectory), ("generate", trajectory)}
+    assert {span.name for span in exported(RUN, "--step", "2")} == {"step", "train"}
 
 
 def test_many_spans_are_written_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -414,10 +414,10 @@ def consuming(trained: dict[int, list[str]], **more: Any) -> Maker:
     for index, ids in trained.items():
         at = 10.0 * index
         trainer.begin_step(index, at)
-        links = [link_to(id_, **more) for id_ in ids]
+        told, links = {semconv.PHASE: "train", semconv.STEP_INDEX: index}, [link_to(id_, **more) for id_ in ids]
         whole = _record.End(
             trace_of(f"step {index}"), span_of(f"train {index}"), span_of(f"step {index}"), "train",
-            BEGAN + round(at * S), BEGAN + round((at + 5) * S), {semconv.PHASE: "train"}, links=links,
+            BEGAN + round(at * S), BEGAN + round((at + 5) * S), told, links=links,
         )  # fmt: skip
         trainer.write(whole)
         trainer.end("step", at, at + 9, f"step {index}")

@@ -6,6 +6,6 @@ from rl_otel._analysis.outside import Outside
 from rl_otel._analysis.ranks import absent
 from rl_otel._analysis.steps import Analysis, StepReport, Unfinished
 from rl_otel._analysis.trace import Played
-from rl_otel._analysis.trained import Detail
+from rl_otel._analysis.trained import Detail, links_of
 
-__all__ = ["Analysis", "Detail", "Outside", "Played", "StepReport", "Unfinished", "absent"]
+__all__ = ["Analysis", "Detail", "Outside", "Played", "StepReport", "Unfinished", "absent", "links_of"]

@@ -32,7 +32,7 @@ class Trained(NamedTuple):
 
 def trained_on(run: Run, also: Also, trace: Trace) -> Trained | None:
     """Return what a step trained on that is not in its own trace, None where there is no such thing here."""
-    links = _links(record for _, record in (*trace.phases, *trace.steps))
+    links = links_of(record for _, record in (*trace.phases, *trace.steps))
     played = list(_played(run, links, trace.restart))
     if not played:
         return None
@@ -59,7 +59,7 @@ def count_of(attributes: _record.Attributes, name: str) -> int:
     return value if type(value) is int else 1
 
 
-def _links(records: Iterable[_record.End]) -> dict[bytes, _record.Link]:
+def links_of(records: Iterable[_record.End]) -> dict[bytes, _record.Link]:
     """Return the links to trajectories of other traces, by their spans."""
     return {
         link.span: link

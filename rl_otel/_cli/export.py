@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rl_otel import _record, semconv
+from rl_otel._analysis import links_of
 from rl_otel._cli.common import add_verb, chosen_run, complain
 from rl_otel._otlp import Span, encode_json, groups
 from rl_otel._read import NoRun, Run, Source
@@ -42,7 +43,7 @@ def add_to(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Write the spans that have ended, of all processes of a run, as one object of OTLP JSON.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--step", metavar="N", type=int, help="only the trace of this step")
+    parser.add_argument("--step", metavar="N", type=int, help="only the trace of this step, and of what it trained on")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write (default: standard output)")
 
 
@@ -89,13 +90,15 @@ def _nothing(folder: Path, step: int | None) -> str:
 
 
 def _traces_of(recorded: Run, step: int) -> set[bytes]:
-    """Return the traces of a step, one for each time it was begun."""
-    return {
-        record.trace
-        for source in recorded.sources
-        for record in source.records()
-        if isinstance(record, (_record.Start, _record.End)) and record.attributes.get(semconv.STEP_INDEX) == step
-    }
+    """Return the traces of a step, one for each time it was begun, and those of what it trained on."""
+    traces: set[bytes] = set()
+    for source in recorded.sources:
+        for record in source.records():
+            if isinstance(record, (_record.Start, _record.End)) and record.attributes.get(semconv.STEP_INDEX) == step:
+                traces.add(record.trace)
+                if isinstance(record, _record.End):
+                    traces.update(link.trace for link in links_of([record]).values())
+    return traces
 
 
 def _pieces(recorded: Run, traces: set[bytes] | None) -> Iterator[bytes]:
