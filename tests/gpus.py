@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rl_otel._gpu import sampler
 from tests import nvml as driver
-from tests import waiting
 from tests.cuda import Cuda, Device, installed
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 GIB = 1 << 30
-
-until = partial(waiting.until, seconds=10.0)
 
 
 @pytest.fixture

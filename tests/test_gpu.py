@@ -13,7 +13,8 @@ from rl_otel import _record
 from rl_otel.testing import capture
 from tests import needs
 from tests.cuda import Cuda, Device, installed
-from tests.gpus import GIB, cuda, until
+from tests.gpus import GIB, cuda
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from rl_otel.testing import Recorded, Traces

@@ -18,7 +18,8 @@ from tests import needs, process
 from tests import nvml as driver
 from tests.cuda import Cuda, installed
 from tests.cuda import Device as Local
-from tests.gpus import GIB, cuda, look, nvml, until
+from tests.gpus import GIB, cuda, look, nvml
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,9 @@ from rl_otel._gpu import node
 from rl_otel.testing import capture
 from tests import metrics, needs, process
 from tests import nvml as driver
-from tests.gpus import nvml, until
+from tests.gpus import nvml
 from tests.receiver import Receiver
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
