@@ -18,7 +18,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 #: What pays: the way of a call on the host's thread. `docs/adr/0009` has the rules for such modules.
 MODULES = (
     "_ids",
-    "_journal/writer",
     "_overhead",
     "_spans/usual",
 )

@@ -13,7 +13,6 @@ import pytest
 import rl_otel
 from rl_otel import _runtime, _safety
 from tests import process
-from tests.strikes import COMPILED
 
 if TYPE_CHECKING:
     from rl_otel.testing import Recorded, Traces
@@ -293,7 +292,6 @@ def test_an_error_of_ours_is_one_line_and_never_raised(
     ]
 
 
-@pytest.mark.skipif(COMPILED, reason="a compiled call takes no other method than the journal's own")
 def test_a_journal_that_fails_again_as_a_call_is_made_up_for_is_not_the_hosts_problem(
     traces: Traces, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
