@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rl_otel._config import index, variable
 from rl_otel._inherited import Inherited, inherited
+from rl_otel._life import PARENT, STARTED, stat
 from rl_otel._safety import say
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _launcher(place: _Place) -> str | None:
     try:
         pid = _above_ranks(os.getppid(), place.said_by)
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        return f"launch-{pid}-{_digest(f'{boot} {pid} {_stat(pid)[_START]}')}"
+        return f"launch-{pid}-{_digest(f'{boot} {pid} {stat(pid)[STARTED]}')}"
     except (OSError, IndexError, ValueError):
         return None
 
@@ -180,7 +181,7 @@ def _above_ranks(pid: int, name: str) -> int:
     """Return the first of a process and those above it that has not this rank: who has it wraps it, as a shell does."""
     given = f"{name}={variable(name)}".encode()
     while pid > 1 and given in _environment(pid):
-        pid = int(_stat(pid)[_PARENT])
+        pid = int(stat(pid)[PARENT])
     return pid
 
 
@@ -190,14 +191,6 @@ def _environment(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except PermissionError:
         return []
-
-
-_PARENT, _START = 1, 19  # fields of a process's line, after its name
-
-
-def _stat(pid: int) -> list[str]:
-    # The program's name, in brackets, may hold anything.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _own() -> str:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000_000
 
+PARENT: Final = 1  # fields of `stat`: the number of the process that started it
+STARTED: Final = 19  # and when that was, in ticks since the system began
+
 
 def is_here(process: _record.Process) -> bool:
     """Return whether a process ran on this host."""
@@ -35,7 +38,7 @@ def runs_since(pid: int, time: int) -> bool:
     except OSError:
         pass  # it is somebody else's, and there
     # One that has ended keeps its number until its parent has asked how.
-    if _stat(pid)[:1] in (["Z"], ["X"]):
+    if stat(pid)[:1] in (["Z"], ["X"]):
         return False
     started = started_at(pid)
     # A number that was given to another process since began after ours did.
@@ -45,14 +48,14 @@ def runs_since(pid: int, time: int) -> bool:
 def started_at(pid: int) -> int | None:
     """Return when a process started, in ns since the epoch; None where the system does not tell."""
     try:
-        ticks = int(_stat(pid)[19])
+        ticks = int(stat(pid)[STARTED])
         booted = int(Path("/proc/stat").read_text().partition("btime ")[2].split()[0])
     except (OSError, ValueError, IndexError):
         return None
     return booted * _SECOND + ticks * _SECOND // os.sysconf("SC_CLK_TCK")
 
 
-def _stat(pid: int) -> list[str]:
+def stat(pid: int) -> list[str]:
     """Return what the system says of a process, from its state on; nothing where it does not tell."""
     try:
         # The program's name, in brackets, may hold anything.

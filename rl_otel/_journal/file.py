@@ -1,4 +1,4 @@
-"""The file that a journal is written to: not compiled, for it closes itself, also when Python ends."""
+"""The file that a journal is written to. It closes itself, also when Python ends."""
 
 from __future__ import annotations
 
